@@ -1,0 +1,146 @@
+/* A list of blocks, newest first; only the head is taken from. Everything handed out is zeroed and aligned to 16.
+ * Under AddressSanitizer what was not handed out is poisoned, with a gap after each piece. */
+#include "core/arena.h"
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ARENA_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_ASAN 1
+#endif
+#endif
+#ifdef ARENA_ASAN
+#include <sanitizer/asan_interface.h>
+enum { GAP = 16 };
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+enum { GAP = 0 };
+#endif
+
+enum { ALIGN = 16, FIRST_BLOCK = 16 << 10, LARGEST_STEP = 4 << 20 };
+
+typedef struct mal_arena_block {
+  struct mal_arena_block *next;
+  size_t size, top;
+  _Alignas(ALIGN) unsigned char data[];
+} block;
+
+static void (*out_of_memory)(size_t);
+
+void mal_on_out_of_memory(void (*handler)(size_t bytes)) { out_of_memory = handler; }
+
+static _Noreturn void fail(size_t bytes) {
+  if (out_of_memory) out_of_memory(bytes);
+  abort();
+}
+
+static size_t round_up(size_t bytes) { return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
+
+static size_t product(size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) fail(SIZE_MAX);
+  return bytes;
+}
+
+static void release(block *b) {
+  ASAN_UNPOISON_MEMORY_REGION(b->data, b->size);
+  free(b);
+}
+
+void mal_arena_init(mal_arena *a) { *a = (mal_arena){0}; }
+
+void mal_arena_free(mal_arena *a) {
+  for (block *b = a->head, *next; b; b = next) {
+    next = b->next;
+    release(b);
+  }
+  mal_arena_init(a);
+}
+
+void mal_arena_reset(mal_arena *a) {
+  block *largest = a->head;
+  for (block *b = a->head; b; b = b->next)
+    if (b->size > largest->size) largest = b;
+  for (block *b = a->head, *next; b; b = next) {
+    next = b->next;
+    if (b != largest) release(b);
+  }
+  mal_arena_init(a);
+  if (!largest) return;
+  largest->next = NULL;
+  largest->top = 0;
+  ASAN_POISON_MEMORY_REGION(largest->data, largest->size);
+  a->head = largest;
+  a->total = largest->size;
+}
+
+static void add_block(mal_arena *a, size_t room) {
+  size_t size = a->head ? a->head->size * 2 : FIRST_BLOCK;
+  if (size > LARGEST_STEP) size = LARGEST_STEP;
+  if (size < room) size = room;
+  block *b = size < SIZE_MAX - sizeof *b ? malloc(sizeof *b + size) : NULL;
+  if (!b) fail(size);
+  b->next = a->head;
+  b->size = size;
+  b->top = 0;
+  ASAN_POISON_MEMORY_REGION(b->data, size);
+  a->head = b;
+  a->total += size;
+}
+
+void *mal_alloc(mal_arena *a, size_t bytes) {
+  if (bytes > SIZE_MAX / 2) fail(bytes);
+  size_t room = round_up(bytes ? bytes : 1) + GAP;
+  if (!a->head || a->head->size - a->head->top < room) add_block(a, room);
+  void *p = a->head->data + a->head->top;
+  a->head->top += room;
+  a->used += room - GAP;
+  ASAN_UNPOISON_MEMORY_REGION(p, bytes);
+  return memset(p, 0, bytes);
+}
+
+void *mal_alloc_array(mal_arena *a, size_t count, size_t size) { return mal_alloc(a, product(count, size)); }
+
+void *mal_grow(mal_arena *a, void *old, size_t old_count, size_t new_count, size_t size) {
+  size_t had = product(old_count, size), want = product(new_count, size);
+  if (!old) return mal_alloc(a, want);
+  if (want <= had) return old;
+  if (want > SIZE_MAX / 2) fail(want);
+  block *b = a->head;
+  size_t had_room = round_up(had ? had : 1) + GAP, room = round_up(want) + GAP;
+  bool last = b && (uintptr_t)old >= (uintptr_t)b->data && (uintptr_t)old + had_room == (uintptr_t)b->data + b->top;
+  if (last && b->size - b->top >= room - had_room) {
+    b->top += room - had_room;
+    a->used += room - had_room;
+    ASAN_UNPOISON_MEMORY_REGION(old, want);
+    memset((char *)old + had, 0, want - had);
+    return old;
+  }
+  void *p = mal_alloc(a, want);
+  if (had) memcpy(p, old, had);
+  return p;
+}
+
+char *mal_copy(mal_arena *a, const char *text) {
+  size_t length = strlen(text);
+  return memcpy(mal_alloc(a, length + 1), text, length + 1);
+}
+
+char *mal_print(mal_arena *a, const char *format, ...) {
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  int length = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  char *p = mal_alloc(a, length < 0 ? 1 : (size_t)length + 1);
+  if (length >= 0) vsnprintf(p, (size_t)length + 1, format, again);
+  va_end(again);
+  return p;
+}

@@ -1,0 +1,56 @@
+/* How a framework lowers. (i) switches: booleans and bytes read from its public code; only these touch the program.
+ * (ii) additive memory. (iii) at most three fitted numbers. catalog/profiles/NAME.yaml, `base: OTHER` inherits. */
+#ifndef MAL_JOB_PROFILE_H
+#define MAL_JOB_PROFILE_H
+#include "job/job.h"
+#include "machine/machine.h"
+
+typedef enum mal_logits { MAL_LOGITS_SHARDED, MAL_LOGITS_GATHERED } mal_logits; /* vocabulary-parallel loss, or whole logits on each rank */
+typedef enum mal_launch { MAL_LAUNCH_EAGER, MAL_LAUNCH_GRAPH, MAL_LAUNCH_BLOCKING } mal_launch; /* blocking: host time adds (CUDA_LAUNCH_BLOCKING) */
+
+typedef struct mal_profile {
+  char *name, *title, *base, *source; /* source: repository and commit that the switches were read from */
+
+  /* (i) switches */
+  /* states, bytes per parameter, for 16-bit and lower precision; fp32 training uses 4 for each */
+  int64_t grad_bytes;        /* the gradient buffer that accumulates: 2 or 4 */
+  int64_t grad_extra_bytes;  /* a second, transient or persistent gradient copy in the compute type (DeepSpeed bf16: 2) */
+  int64_t reduce_bytes;      /* bytes an element has in the gradient reduction: 2 or 4 */
+  bool master_fp32;          /* fp32 master weights beside 16-bit weights */
+  int64_t sharded_param_bytes; /* ZeRO-3/FSDP: bytes of the sharded copy (4: it is itself the master; 2: pure) */
+  bool shard_with_master;    /* ZeRO-1 fp16 keeps an fp32 gradient shard too (DeepSpeed fp16) */
+  /* what is fused: fewer passes over memory and fewer saved tensors */
+  bool fused_softmax, fused_norm, fused_activation, fused_bias_dropout_add, fused_rope, fused_cross_entropy, fused_qkv, fused_optimizer;
+  bool dropout;              /* hidden and attention dropout active (masks kept) */
+  bool norm_fp32;            /* norms compute on and save an fp32 copy (autocast) */
+  bool save_rotary_inputs;
+  bool vocab_padded;         /* vocabulary padded to 128 × tp */
+  int attention;             /* default mal_attention_kernel */
+  int logits;                /* mal_logits */
+  int64_t logits_bytes;      /* bytes held per logit at the peak of the loss, all copies together */
+  int launch;                /* mal_launch */
+  int64_t kernels_extra;     /* small kernels per layer and pass beyond the lowered ones */
+  /* overlap when the layout does not say */
+  bool overlap_tp, overlap_dp_grad, overlap_dp_param, overlap_pp, overlap_cp;
+  int64_t bucket_elements;   /* gradient bucket */
+  int64_t prefetch;          /* FSDP units gathered ahead */
+  bool reduce_each_micro_batch; /* FSDP: reduce-scatter after every micro-batch rather than once a step */
+  bool regather_backward;    /* ZeRO-3: gather again for backward (reshard after forward) */
+  int default_zero;
+  bool seq_par_default, vpp_default_one_layer;
+
+  /* (ii) additive memory, bytes */
+  int64_t context_bytes, communicator_bytes; /* CUDA context + library workspaces; per process group of size > 1 */
+  double slack;              /* allocator: share of dynamic memory lost to fragmentation and rounding */
+
+  /* (iii) fitted */
+  mal_fitted memory_pass;    /* bytes moved by memory-bound kernels over the lowered ones */
+  mal_fitted host_s_per_kernel; /* host time to issue one kernel on a host of speed 1 */
+  mal_fitted dp_exposed;     /* share of the overlappable dp traffic that stays exposed all the same */
+} mal_profile;
+
+mal_status mal_profile_load(mal_arena *a, const char *name, mal_profile **p, mal_error *e);
+int mal_profile_constants(mal_profile *p, const char **names, mal_fitted **constants, int max);
+/* "megatron" if tp, pp or ep > 1, else "fsdp2" on GPUs. */
+const char *mal_profile_default(int64_t tp, int64_t pp, int64_t ep);
+#endif

@@ -1,0 +1,107 @@
+/* What a model family needs to read one config.json: keys with defaults, and the lists of weights.
+ *
+ * A family is one file with a `const mal_family`: its model_type and a function that reads the keys, describes each
+ * kind of layer, and lists the weights by the names of its checkpoints. One line in family.c registers it.
+ * The first failure is kept in the reader; after it every function here does nothing and returns a harmless value,
+ * so that families read straight through and the caller looks once. */
+#ifndef MAL_MODEL_FAMILY_H
+#define MAL_MODEL_FAMILY_H
+#include "core/json.h"
+#include "model/model.h"
+
+enum { MAL_MAX_WEIGHTS = 40 }; /* of one list; fixed by the code, not by input */
+
+typedef struct mal_reader {
+  mal_arena *a;
+  const mal_json *json;   /* NULL for a bare description */
+  const json_t *object;   /* the config, or the text_config inside it */
+  const char *path;       /* for messages */
+  mal_model *m;
+  mal_error *e;
+  mal_status status;      /* the first failure */
+  mal_weight *list;       /* being built: [MAL_MAX_WEIGHTS] */
+  int n_list;
+  const char *prefix;     /* put before every name, "model.layers.{l}." */
+  bool transposed;        /* matrices are stored [in, out] */
+} mal_reader;
+
+typedef struct mal_family {
+  const char *model_type;
+  void (*read)(mal_reader *r);
+} mal_family;
+
+extern const mal_family *const mal_families[];
+extern const int mal_n_families;
+
+/* Keys. A missing or null key gives `otherwise`. The bounds are checked. */
+#define MAL_ANY INT64_MAX
+bool mal_has(const mal_reader *r, const char *key);     /* present and not null */
+bool mal_is_null(const mal_reader *r, const char *key); /* present and null */
+const char *mal_either(const mal_reader *r, const char *key, const char *alias); /* the one that is present, else key */
+int64_t mal_key(mal_reader *r, const char *key, int64_t lo, int64_t hi, int64_t otherwise);
+int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise); /* 1 to MAL_MAX_WIDTH */
+double mal_key_real(mal_reader *r, const char *key, double otherwise);
+bool mal_key_bool(mal_reader *r, const char *key, bool otherwise);
+const char *mal_key_text(mal_reader *r, const char *key, const char *otherwise);
+mal_activation mal_key_activation(mal_reader *r, const char *key, mal_activation otherwise);
+double mal_key_rope_theta(mal_reader *r, double otherwise); /* rope_theta, or rope_parameters.rope_theta */
+/* layer_types: windowed[l] for the layers of a config that lists them; false when the key is absent. */
+bool mal_key_layer_types(mal_reader *r, bool *windowed);
+/* Refuses: "file:line: key: message". */
+void mal_reject(mal_reader *r, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The keys that most families share. Defaults in, values out. */
+typedef struct mal_basics {
+  int64_t vocab, hidden, ffn, layers, heads, kv_heads, positions; /* kv_heads 0: as heads */
+} mal_basics;
+/* vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads,
+ * max_position_embeddings. Fills the model and returns a layer kind of them, two norms, head_dim = hidden / heads. */
+mal_layer_kind mal_read_basics(mal_reader *r, const mal_basics *defaults);
+/* head_dim, else hidden / heads, which must divide. */
+int64_t mal_read_head_dim(mal_reader *r, const char *heads_key, int64_t heads, int64_t otherwise);
+
+/* Weights. `name` has no ".weight"; shapes are [out, in]. */
+void mal_put(mal_reader *r, mal_weight_role role, mal_split split, const char *name, int64_t out, int64_t in);
+void mal_put_vector(mal_reader *r, mal_weight_role role, mal_split split, const char *name, int64_t n);
+/* A matrix and, if wanted, its bias: cut as the matrix when cut by rows, else replicated. */
+void mal_put_linear(mal_reader *r, mal_weight_role role, mal_split split, const char *name, int64_t out, int64_t in,
+                    bool bias);
+void mal_put_norm(mal_reader *r, mal_weight_role role, const char *name, int64_t n, bool bias);
+
+/* Where a family keeps the tensors of a layer; NULL: it has none. Without {l}'s prefix and ".weight". */
+typedef struct mal_layer_names {
+  const char *prefix;                     /* "model.layers.{l}." */
+  const char *norms[4];                   /* on the hidden stream, in the order of kind.norms */
+  const char *q, *k, *v, *qkv, *out;      /* apart or fused */
+  mal_fused fused_qkv;
+  const char *q_norm, *k_norm;
+  bool qk_norm_wide;                      /* a weight for every head, not one shared by all */
+  const char *gate, *up, *gate_up, *down; /* apart or fused */
+  const char *router, *expert_gate, *expert_up, *expert_down;
+  const char *shared_gate, *shared_up, *shared_down, *shared_mix;
+  bool norm_bias;
+  bool transposed;
+} mal_layer_names;
+
+void mal_put_norms(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k);
+void mal_put_attention(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k);
+void mal_put_mlp(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k); /* dense or experts */
+
+/* A list is begun, filled with mal_put..., and ends as a new kind (its number) or as the model's own weights. */
+void mal_begin(mal_reader *r, const char *prefix);
+int mal_end_kind(mal_reader *r, const mal_layer_kind *k);
+void mal_end_model(mal_reader *r);
+/* The whole list of a standard layer: norms, attention, MLP. */
+int mal_add_kind(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k);
+void mal_all_layers(mal_reader *r, int kind);
+
+/* Where a family keeps what is outside the layers. */
+typedef struct mal_outer_names {
+  const char *embed, *position, *embed_norm, *final_norm, *head;
+  bool norm_bias;
+} mal_outer_names;
+void mal_add_outer(mal_reader *r, const mal_outer_names *n);
+
+/* Sums the lists into the counts of kinds and model; refuses what does not fit, checks the invariants. */
+void mal_finish(mal_reader *r);
+#endif

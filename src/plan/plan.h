@@ -1,0 +1,25 @@
+/* plan.json: model + machine + job + layout + profile in one file that every verb takes and `plan -o` writes. */
+#ifndef MAL_PLAN_PLAN_H
+#define MAL_PLAN_PLAN_H
+#include "layout/layout.h"
+
+typedef struct mal_plan {
+  mal_model model;
+  mal_machine machine;
+  mal_job job;
+  mal_layout layout;
+  mal_profile *profile;
+  const char *model_spec, *machine_spec, *profile_spec; /* as the user gave them; "" profile: the default was taken */
+  char *arithmetic;                                     /* "1024 = 2 × 8 × 64": global batch = micro-batch × accumulation × dp */
+} mal_plan;
+
+enum { MAL_PLAN_VERSION = 1 };
+
+/* Loads the three catalogues, picks the profile (profile_spec "" = default), completes the layout. */
+mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
+                         const mal_layout *layout, mal_plan *p, mal_error *e);
+/* The file holds the specs and every job and layout value by option name, so it means the same after defaults change.
+ * A bare description or a built-in name is kept as given; a path to a model or machine file is kept relative to the plan. */
+mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error *e);
+mal_status mal_plan_write(mal_arena *a, const char *path, const mal_plan *p, mal_error *e);
+#endif

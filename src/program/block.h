@@ -1,0 +1,58 @@
+/* A block: an immutable instruction list for one block class under one split. Lowering emits F; B and W follow from F by
+ * the opcode table's gradient rules; R is the part of F that backward needs again.
+ *
+ * Lists: F forward; B input gradient; W weight gradient; BW both in the order that frameworks issue them (schedules that
+ * do not split use it); R recompute, run before B/BW; GATHER and REDUCE: ZeRO-3's collectives of this unit.
+ *
+ * Invariants: a buffer that F writes and B, W or BW reads lies in STASH (kept per micro-batch in flight), or, when R
+ * writes it again, in WORK. With split B and W, what B writes for W lies in STASH too. WORK offsets are packed by
+ * lifetime in happens-before order; work_bytes[list] is the packed height. All ranks issue a group's collectives in one order. */
+#ifndef MAL_PROGRAM_BLOCK_H
+#define MAL_PROGRAM_BLOCK_H
+#include "core/arena.h"
+#include "program/instruction.h"
+
+typedef enum mal_region { MAL_R_PARAM, MAL_R_GRAD, MAL_R_MASTER, MAL_R_OPT, MAL_R_STASH, MAL_R_GATHER, MAL_R_BUCKET, MAL_R_WORK, MAL_R_KERNEL, MAL_R_IO, MAL_REGIONS } mal_region;
+typedef enum mal_block_class { MAL_B_EMBED, MAL_B_LAYER, MAL_B_HEAD, MAL_B_SYNC, MAL_B_OPTIMIZER, MAL_B_CLASSES } mal_block_class;
+typedef enum mal_list { MAL_L_F, MAL_L_B, MAL_L_W, MAL_L_BW, MAL_L_R, MAL_L_GATHER, MAL_L_REDUCE, MAL_LISTS } mal_list;
+
+typedef struct mal_buffer {
+  const char *name;          /* "qkv", "attn.out" */
+  uint8_t region, dtype;
+  uint8_t cause;             /* mal_memory_cause */
+  bool external;             /* the hidden stream handed over by the neighbouring block or stage */
+  int32_t param;             /* index into params, -1 */
+  int64_t bytes, offset_bytes;
+} mal_buffer;
+
+typedef struct mal_param {   /* one weight's share on this rank */
+  int weight;                /* index in the layer kind's (or model's) weight list; -1: LoRA adapter */
+  int64_t elements;          /* after tp, ep, etp; of all copies */
+  bool expert, frozen, decay;
+} mal_param;
+
+typedef struct mal_block {
+  mal_block_class block_class;
+  int kind;                  /* layer kind */
+  int recompute;             /* mal_recompute */
+  const char *name;          /* "layer(dense) recompute=selective" */
+  mal_instruction *list[MAL_LISTS];
+  int count[MAL_LISTS];
+  mal_sizes *sizes;
+  mal_buffer *buffers;
+  int n_buffers, n_events;
+  mal_param *params;
+  int n_params;
+  int64_t dense_elements, expert_elements;   /* trained here, this rank's share before ZeRO */
+  int64_t frozen_dense_elements, frozen_expert_elements;
+  int64_t stash_bytes;       /* one micro-batch, one such layer */
+  int64_t logits_bytes;      /* part of work or stash that is logits */
+  int64_t work_bytes[MAL_LISTS];
+  int64_t kernel_bytes;      /* declared scratch */
+  double flops[MAL_LISTS];   /* executed */
+  double model_flops[MAL_LISTS]; /* without recomputation, causal attention halved */
+} mal_block;
+
+/* Bytes that a memory-bound instruction reads and writes: the sum of its operands. */
+double mal_instruction_bytes(const mal_block *b, const mal_instruction *i);
+#endif

@@ -1,0 +1,61 @@
+/* The step program: a schedule over blocks, never copied out. Executors hold (schedule pc, block pc, slot base). */
+#ifndef MAL_PROGRAM_PROGRAM_H
+#define MAL_PROGRAM_PROGRAM_H
+#include "core/json.h"
+#include "plan/plan.h"
+#include "program/block.h"
+
+typedef enum mal_step_op { MAL_S_F, MAL_S_B, MAL_S_W, MAL_S_BW, MAL_S_SEND_F, MAL_S_RECV_F, MAL_S_SEND_B, MAL_S_RECV_B, MAL_S_SYNC, MAL_S_OPT, MAL_STEP_OPS } mal_step_op;
+
+/* One entry of a stage's table. For SEND/RECV the peer follows from the virtual stage (chunk · pp + stage ± 1; DualPipe:
+ * its own placement). R runs inside B/BW, layer by layer; GATHER and REDUCE of a ZeRO-3 unit run around its lists with
+ * `prefetch` units ahead. slot: which stash slot of the chunk the micro-batch uses. */
+typedef struct mal_step {
+  uint8_t op, chunk, direction; /* direction 1: DualPipe's second stream of micro-batches */
+  uint32_t micro_batch, slot;
+} mal_step;
+
+typedef struct mal_run { int block; int64_t count; } mal_run; /* `count` equal layers after one another */
+typedef struct mal_chunk {
+  mal_run *runs;
+  int n_runs;
+  int64_t slots;        /* micro-batches in flight at most */
+  int64_t stash_bytes;  /* one slot */
+} mal_chunk;
+
+typedef struct mal_stage {
+  mal_chunk *chunks;
+  int n_chunks;
+  int sync, optimizer;                        /* blocks */
+  int64_t dense_elements, expert_elements, frozen_dense_elements, frozen_expert_elements;
+  int64_t region_bytes[MAL_REGIONS];          /* persistent and peak together; sums of slots */
+  int64_t memory_bytes[MAL_MEM_CAUSES];       /* the same bytes by cause, with the profile's additive memory */
+  int64_t total_bytes;                        /* Σ memory_bytes */
+  int64_t host_bytes, nvme_bytes;             /* offloaded states of one rank */
+} mal_stage;
+
+typedef struct mal_program {
+  const mal_plan *plan;
+  mal_block *blocks;
+  int n_blocks;
+  mal_stage *stages;                          /* [pp] */
+  int worst_stage;                            /* by total_bytes */
+  int64_t micro_batches;                      /* per data-parallel rank and step */
+  int64_t boundary_bytes;                     /* one activation message between stages */
+  bool split_backward;                        /* schedule uses B and W apart */
+  double model_flops, hardware_flops;         /* of one step, all ranks */
+  double bytes_sent[MAL_AXES + 1];            /* per rank of the busiest stage, by group axis (collective payload, ring convention: all-reduce 2(n-1)/n …); last: pp sends */
+} mal_program;
+
+/* The plan must be complete. Errors: what cannot be lowered is said by name (exit 2). Does not say whether it fits. */
+mal_status mal_lower(mal_arena *a, const mal_plan *plan, mal_program *p, mal_error *e);
+
+/* A stage's table in issue order. *steps is arena-owned. */
+mal_status mal_schedule_stage(mal_arena *a, const mal_layout *l, int64_t micro_batches, int64_t stage, mal_step **steps, int64_t *count, mal_error *e);
+/* Most micro-batches of chunk c that stage s holds between forward and (last) backward part: from the table. */
+int64_t mal_schedule_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t chunk);
+
+/* Readable and JSON forms of a program (malha lower). */
+char *mal_program_text(mal_arena *a, const mal_program *p);
+json_t *mal_program_json(const mal_program *p);
+#endif
