@@ -1,0 +1,50 @@
+/* The command: one verb per file. A verb reads its options, asks the library, and prints what src/report built.
+ * Only this folder prints and exits; exit codes are the values of mal_status. */
+#ifndef MAL_CLI_CLI_H
+#define MAL_CLI_CLI_H
+#include "core/options.h"
+#include "report/page.h"
+
+/* A group of options in a verb's help; keys: shown as name=VALUE (the parts of --layout) rather than --name VALUE. */
+typedef struct mal_section {
+  const char *title;
+  const mal_option *table;
+  const int *count;
+  bool keys;
+} mal_section;
+
+typedef struct mal_verb {
+  const char *name;
+  int (*run)(int argc, char **argv); /* argv[0] is the verb */
+  const char *question;              /* what a user wants to know */
+  const char *summary;               /* what the verb does, one line */
+  const char *usage;                 /* after the verb's name */
+  const char *about;                 /* paragraphs, separated by an empty line */
+  const mal_section *sections;       /* ends with a NULL title; NULL: the verb shows its own help */
+  const char *const *examples;       /* what it shows, command, ..., NULL */
+} mal_verb;
+
+extern const mal_verb mal_verbs[];
+extern const int mal_verb_count;
+const mal_verb *mal_verb_named(const char *name);
+
+int mal_cmd_plan(int argc, char **argv);
+int mal_cmd_lower(int argc, char **argv);
+int mal_cmd_validate(int argc, char **argv);
+int mal_cmd_models(int argc, char **argv);
+int mal_cmd_machines(int argc, char **argv);
+int mal_cmd_help(int argc, char **argv);
+
+/* Option groups of the verbs, for help and man pages. */
+extern const mal_option mal_input_options[], mal_plan_options[], mal_lower_options[], mal_catalog_options[];
+extern const int mal_input_option_count, mal_plan_option_count, mal_lower_option_count, mal_catalog_option_count;
+
+void mal_help_overview(mal_page *page);
+void mal_help_verb(mal_page *page, const mal_verb *verb);
+void mal_help_man(mal_page *page, const mal_verb *verb); /* roff; NULL verb: malha(1) itself */
+
+/* Colour on standard output: a terminal, NO_COLOR unset, TERM not dumb. */
+bool mal_colour(void);
+/* Prints the page, says e on standard error when status is not MAL_OK and e has text, and returns the exit code. */
+int mal_finish(const mal_verb *verb, mal_page *page, mal_status status, const mal_error *e);
+#endif
