@@ -50,6 +50,9 @@ typedef struct mal_profile {
 } mal_profile;
 
 mal_status mal_profile_load(mal_arena *a, const char *name, mal_profile **p, mal_error *e);
+mal_status mal_profile_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_profile **p,
+                             mal_error *e);
+extern const char *const mal_attention_name[MAL_ATT_KERNELS + 1]; /* "unfused", ... ; NULL ends it */
 int mal_profile_constants(mal_profile *p, const char **names, mal_fitted **constants, int max);
 /* "megatron" if tp, pp or ep > 1, else "fsdp2" on GPUs. */
 const char *mal_profile_default(int64_t tp, int64_t pp, int64_t ep);
