@@ -13,16 +13,16 @@ enum { MAL_MAX_WEIGHTS = 40 }; /* of one list; fixed by the code, not by input *
 
 typedef struct mal_reader {
   mal_arena *a;
-  const mal_json *json;   /* NULL for a bare description */
-  const json_t *object;   /* the config, or the text_config inside it */
-  const char *path;       /* for messages */
+  const mal_json *json; /* NULL for a bare description */
+  const json_t *object; /* the config, or the text_config inside it */
+  const char *path;     /* for messages */
   mal_model *m;
   mal_error *e;
-  mal_status status;      /* the first failure */
-  mal_weight *list;       /* being built: [MAL_MAX_WEIGHTS] */
+  mal_status status; /* the first failure */
+  mal_weight *list;  /* being built: [MAL_MAX_WEIGHTS] */
   int n_list;
-  const char *prefix;     /* put before every name, "model.layers.{l}." */
-  bool transposed;        /* matrices are stored [in, out] */
+  const char *prefix; /* put before every name, "model.layers.{l}." */
+  bool transposed;    /* matrices are stored [in, out] */
 } mal_reader;
 
 typedef struct mal_family {
@@ -35,8 +35,8 @@ extern const int mal_n_families;
 
 /* Keys. A missing or null key gives `otherwise`. The bounds are checked. */
 #define MAL_ANY INT64_MAX
-bool mal_has(const mal_reader *r, const char *key);     /* present and not null */
-bool mal_is_null(const mal_reader *r, const char *key); /* present and null */
+bool mal_has(const mal_reader *r, const char *key);                              /* present and not null */
+bool mal_is_null(const mal_reader *r, const char *key);                          /* present and null */
 const char *mal_either(const mal_reader *r, const char *key, const char *alias); /* the one that is present, else key */
 int64_t mal_key(mal_reader *r, const char *key, int64_t lo, int64_t hi, int64_t otherwise);
 int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise); /* 1 to MAL_MAX_WIDTH */
@@ -52,13 +52,20 @@ void mal_reject(mal_reader *r, const char *key, const char *format, ...) __attri
 
 /* The keys that most families share. Defaults in, values out. */
 typedef struct mal_basics {
-  int64_t vocab, hidden, ffn, layers, heads, kv_heads, positions; /* kv_heads 0: as heads */
+  int64_t vocab, hidden, ffn, layers, heads, positions;
+  int64_t kv_heads; /* 0: as heads */
+  int64_t head_dim; /* 0: hidden / heads, which must divide */
+  mal_activation activation;
 } mal_basics;
-/* vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads,
- * max_position_embeddings. Fills the model and returns a layer kind of them, two norms, head_dim = hidden / heads. */
+/* vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
+ * max_position_embeddings, hidden_act. Fills the model and returns a layer kind with them, two norms, no biases. */
 mal_layer_kind mal_read_basics(mal_reader *r, const mal_basics *defaults);
-/* head_dim, else hidden / heads, which must divide. */
-int64_t mal_read_head_dim(mal_reader *r, const char *heads_key, int64_t heads, int64_t otherwise);
+/* Room for kind_of and what every family has. After vocab, hidden and layers. */
+void mal_start_layers(mal_reader *r);
+/* hidden / heads, refused when it does not divide. */
+int64_t mal_even_head_dim(mal_reader *r, const char *heads_key, int64_t heads);
+/* RMSNorm or LayerNorm with the epsilon of `key`. */
+void mal_read_norm(mal_reader *r, mal_layer_kind *k, mal_norm norm, const char *key, double otherwise);
 
 /* Weights. `name` has no ".weight"; shapes are [out, in]. */
 void mal_put(mal_reader *r, mal_weight_role role, mal_split split, const char *name, int64_t out, int64_t in);
@@ -70,9 +77,9 @@ void mal_put_norm(mal_reader *r, mal_weight_role role, const char *name, int64_t
 
 /* Where a family keeps the tensors of a layer; NULL: it has none. Without {l}'s prefix and ".weight". */
 typedef struct mal_layer_names {
-  const char *prefix;                     /* "model.layers.{l}." */
-  const char *norms[4];                   /* on the hidden stream, in the order of kind.norms */
-  const char *q, *k, *v, *qkv, *out;      /* apart or fused */
+  const char *prefix;                /* "model.layers.{l}." */
+  const char *norms[4];              /* on the hidden stream, in the order of kind.norms */
+  const char *q, *k, *v, *qkv, *out; /* apart or fused */
   mal_fused fused_qkv;
   const char *q_norm, *k_norm;
   bool qk_norm_wide;                      /* a weight for every head, not one shared by all */
@@ -93,7 +100,12 @@ int mal_end_kind(mal_reader *r, const mal_layer_kind *k);
 void mal_end_model(mal_reader *r);
 /* The whole list of a standard layer: norms, attention, MLP. */
 int mal_add_kind(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k);
-void mal_all_layers(mal_reader *r, int kind);
+/* Layer l is variants[which[l]]; which NULL: all are the first. Variants that no layer uses are not added. */
+void mal_add_layers(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *variants, int count,
+                    const uint8_t *which);
+/* The same for layers that differ only by window: layers with windowed[l] see `window` tokens, the others all. */
+void mal_add_windowed(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k, const bool *windowed,
+                      int64_t window);
 
 /* Where a family keeps what is outside the layers. */
 typedef struct mal_outer_names {
@@ -101,6 +113,10 @@ typedef struct mal_outer_names {
   bool norm_bias;
 } mal_outer_names;
 void mal_add_outer(mal_reader *r, const mal_outer_names *n);
+
+/* LLaMA's names, which most later families keep. */
+extern const mal_layer_names mal_llama_layer;
+extern const mal_outer_names mal_llama_outer;
 
 /* Sums the lists into the counts of kinds and model; refuses what does not fit, checks the invariants. */
 void mal_finish(mal_reader *r);

@@ -4,8 +4,7 @@
 #include <string.h>
 
 void mal_reject(mal_reader *r, const char *key, const char *format, ...) {
-  if (r->status != MAL_OK)
-    return;
+  if (r->status != MAL_OK) return;
   char message[1024];
   va_list args;
   va_start(args, format);
@@ -31,8 +30,7 @@ const char *mal_either(const mal_reader *r, const char *key, const char *alias) 
 int64_t mal_key(mal_reader *r, const char *key, int64_t lo, int64_t hi, int64_t otherwise) {
   int64_t value = otherwise;
   bool found = false;
-  if (r->status == MAL_OK)
-    r->status = mal_json_int(r->json, r->object, key, lo, hi, &value, &found, r->e);
+  if (r->status == MAL_OK) r->status = mal_json_int(r->json, r->object, key, lo, hi, &value, &found, r->e);
   return r->status == MAL_OK && found ? value : otherwise;
 }
 
@@ -43,23 +41,20 @@ int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise) {
 double mal_key_real(mal_reader *r, const char *key, double otherwise) {
   double value = otherwise;
   bool found = false;
-  if (r->status == MAL_OK)
-    r->status = mal_json_real(r->json, r->object, key, 0, 1e18, &value, &found, r->e);
+  if (r->status == MAL_OK) r->status = mal_json_real(r->json, r->object, key, 0, 1e18, &value, &found, r->e);
   return r->status == MAL_OK && found ? value : otherwise;
 }
 
 bool mal_key_bool(mal_reader *r, const char *key, bool otherwise) {
   bool value = otherwise, found = false;
-  if (r->status == MAL_OK)
-    r->status = mal_json_bool(r->json, r->object, key, &value, &found, r->e);
+  if (r->status == MAL_OK) r->status = mal_json_bool(r->json, r->object, key, &value, &found, r->e);
   return r->status == MAL_OK && found ? value : otherwise;
 }
 
 const char *mal_key_text(mal_reader *r, const char *key, const char *otherwise) {
   const char *value = otherwise;
   bool found = false;
-  if (r->status == MAL_OK)
-    r->status = mal_json_text(r->json, r->object, r->a, key, &value, &found, r->e);
+  if (r->status == MAL_OK) r->status = mal_json_text(r->json, r->object, r->a, key, &value, &found, r->e);
   return r->status == MAL_OK && found ? value : otherwise;
 }
 
@@ -68,19 +63,23 @@ static const struct {
   const char *name;
   mal_activation activation;
 } activations[] = {
-    {"gelu", MAL_GELU},           {"gelu_new", MAL_GELU_TANH},          {"gelu_fast", MAL_GELU_TANH},
-    {"silu", MAL_SILU},           {"gelu_pytorch_tanh", MAL_GELU_TANH}, {"gelu_python", MAL_GELU},
-    {"swish", MAL_SILU},          {"relu", MAL_RELU},                   {"relu2", MAL_RELU2},
+    {"gelu", MAL_GELU},
+    {"gelu_new", MAL_GELU_TANH},
+    {"gelu_fast", MAL_GELU_TANH},
+    {"silu", MAL_SILU},
+    {"gelu_pytorch_tanh", MAL_GELU_TANH},
+    {"gelu_python", MAL_GELU},
+    {"swish", MAL_SILU},
+    {"relu", MAL_RELU},
+    {"relu2", MAL_RELU2},
     {"squared_relu", MAL_RELU2},
 };
 
 mal_activation mal_key_activation(mal_reader *r, const char *key, mal_activation otherwise) {
   const char *text = mal_key_text(r, key, NULL);
-  if (!text)
-    return otherwise;
+  if (!text) return otherwise;
   for (size_t i = 0; i < sizeof(activations) / sizeof(*activations); i++)
-    if (!strcmp(text, activations[i].name))
-      return activations[i].activation;
+    if (!strcmp(text, activations[i].name)) return activations[i].activation;
   mal_reject(r, key, _("unknown activation \"%.60s\". Known: gelu, gelu_new, gelu_pytorch_tanh, silu, relu, relu2."),
              text);
   return otherwise;
@@ -89,15 +88,13 @@ mal_activation mal_key_activation(mal_reader *r, const char *key, mal_activation
 double mal_key_rope_theta(mal_reader *r, double otherwise) {
   const json_t *parameters = json_object_get(r->object, "rope_parameters");
   const json_t *theta = json_object_get(parameters, "rope_theta");
-  if (json_is_number(theta) && json_number_value(theta) > 0)
-    return json_number_value(theta);
+  if (json_is_number(theta) && json_number_value(theta) > 0) return json_number_value(theta);
   return mal_key_real(r, "rope_theta", otherwise);
 }
 
 bool mal_key_layer_types(mal_reader *r, bool *windowed) {
   const json_t *types = json_object_get(r->object, "layer_types");
-  if (r->status != MAL_OK || !types || json_is_null(types))
-    return false;
+  if (r->status != MAL_OK || !types || json_is_null(types)) return false;
   if (!json_is_array(types) || json_array_size(types) != (size_t)r->m->layers) {
     mal_reject(r, "layer_types", _("must be a list with one entry for each of the %lld layers."),
                (long long)r->m->layers);
@@ -115,30 +112,40 @@ bool mal_key_layer_types(mal_reader *r, bool *windowed) {
   return true;
 }
 
-int64_t mal_read_head_dim(mal_reader *r, const char *heads_key, int64_t heads, int64_t otherwise) {
+int64_t mal_even_head_dim(mal_reader *r, const char *heads_key, int64_t heads) {
   int64_t hidden = r->m->hidden;
-  int64_t head_dim = mal_width(r, "head_dim", otherwise);
-  if (head_dim)
-    return head_dim;
-  if (hidden % heads)
-    mal_reject(r, heads_key, _("the hidden size %lld is not a multiple of %lld heads. Give head_dim, or other heads."),
-               (long long)hidden, (long long)heads);
-  return hidden / heads > 0 ? hidden / heads : 1;
+  if (hidden % heads == 0) return hidden / heads;
+  mal_reject(r, heads_key, _("the hidden size %lld is not a multiple of %lld heads. Give a number that divides it."),
+             (long long)hidden, (long long)heads);
+  return 1;
+}
+
+void mal_start_layers(mal_reader *r) {
+  r->m->kind_of = MAL_ARRAY(r->a, uint8_t, r->m->layers);
+  r->m->embedding_width = r->m->hidden;
+  r->m->final_norm = true;
+}
+
+void mal_read_norm(mal_reader *r, mal_layer_kind *k, mal_norm norm, const char *key, double otherwise) {
+  k->norm = r->m->norm = norm;
+  r->m->norm_eps = mal_key_real(r, key, otherwise);
 }
 
 mal_layer_kind mal_read_basics(mal_reader *r, const mal_basics *d) {
   mal_model *m = r->m;
   m->vocab = mal_width(r, "vocab_size", d->vocab);
-  m->hidden = m->embedding_width = mal_width(r, "hidden_size", d->hidden);
+  m->hidden = mal_width(r, "hidden_size", d->hidden);
   m->layers = mal_key(r, "num_hidden_layers", 1, MAL_MAX_LAYERS, d->layers);
-  m->max_positions = mal_key(r, "max_position_embeddings", 1, INT64_C(1) << 40, d->positions);
-  m->kind_of = MAL_ARRAY(r->a, uint8_t, m->layers);
-  m->final_norm = true;
+  m->max_positions = mal_key(r, "max_position_embeddings", 1, MAL_MAX_POSITIONS, d->positions);
+  mal_start_layers(r);
   mal_layer_kind k = {.mixer = MAL_ATTENTION, .mlp = MAL_MLP_DENSE, .norms = 2};
   k.heads = mal_width(r, "num_attention_heads", d->heads);
-  int64_t kv_heads = d->kv_heads && !mal_is_null(r, "num_key_value_heads") ? d->kv_heads : k.heads;
-  k.kv_heads = mal_width(r, "num_key_value_heads", kv_heads);
-  k.ffn = mal_width(r, "intermediate_size", d->ffn ? d->ffn : 4 * m->hidden);
-  k.head_dim = k.v_head_dim = k.rope_dim = mal_read_head_dim(r, "num_attention_heads", k.heads, 0);
+  bool as_heads = !d->kv_heads || mal_is_null(r, "num_key_value_heads");
+  k.kv_heads = mal_width(r, "num_key_value_heads", as_heads ? k.heads : d->kv_heads);
+  k.ffn = mal_width(r, "intermediate_size", d->ffn);
+  k.head_dim = mal_width(r, "head_dim", mal_is_null(r, "head_dim") ? 0 : d->head_dim);
+  if (!k.head_dim) k.head_dim = mal_even_head_dim(r, "num_attention_heads", k.heads);
+  k.v_head_dim = k.rope_dim = k.head_dim;
+  k.activation = mal_key_activation(r, "hidden_act", d->activation);
   return k;
 }

@@ -26,16 +26,28 @@ typedef enum mal_split {
 } mal_split;
 
 typedef enum mal_weight_role {
-  MAL_W_EMBED, MAL_W_POSITION, MAL_W_EMBED_NORM, MAL_W_FINAL_NORM, MAL_W_HEAD,
-  MAL_W_NORM,            /* any norm inside a layer, its bias too */
-  MAL_W_QKV,             /* q, k, v, fused or apart, with their biases */
-  MAL_W_Q_DOWN, MAL_W_Q_UP, MAL_W_KV_DOWN, MAL_W_KV_UP, /* MLA */
-  MAL_W_OUT,             /* attention output projection */
-  MAL_W_UP,              /* gate and up of a dense or shared MLP */
+  MAL_W_EMBED,
+  MAL_W_POSITION,
+  MAL_W_EMBED_NORM,
+  MAL_W_FINAL_NORM,
+  MAL_W_HEAD,
+  MAL_W_NORM, /* any norm inside a layer, its bias too */
+  MAL_W_QKV,  /* q, k, v, fused or apart, with their biases */
+  MAL_W_Q_DOWN,
+  MAL_W_Q_UP,
+  MAL_W_KV_DOWN,
+  MAL_W_KV_UP, /* MLA */
+  MAL_W_OUT,   /* attention output projection */
+  MAL_W_UP,    /* gate and up of a dense or shared MLP */
   MAL_W_DOWN,
-  MAL_W_ROUTER, MAL_W_EXPERT_UP, MAL_W_EXPERT_DOWN, MAL_W_SHARED_UP, MAL_W_SHARED_DOWN, MAL_W_SHARED_GATE,
-  MAL_W_MTP,             /* multi-token-prediction extras that are not a layer */
-  MAL_W_BUFFER,          /* stored and counted by nobody as trainable (e.g. a router's correction bias is trained apart) */
+  MAL_W_ROUTER,
+  MAL_W_EXPERT_UP,
+  MAL_W_EXPERT_DOWN,
+  MAL_W_SHARED_UP,
+  MAL_W_SHARED_DOWN,
+  MAL_W_SHARED_GATE,
+  MAL_W_MTP,    /* multi-token-prediction extras that are not a layer */
+  MAL_W_BUFFER, /* stored and counted by nobody as trainable (e.g. a router's correction bias is trained apart) */
   MAL_W_ROLES
 } mal_weight_role;
 
@@ -46,28 +58,29 @@ typedef enum mal_fused {
 } mal_fused;
 
 typedef struct mal_weight {
-  const char *name; /* the checkpoint's name; {l} stands for the layer, {e} for the expert */
+  const char *name; /* in the state dict of transformers' ...ForCausalLM; {l} stands for the layer, {e} the expert */
   mal_weight_role role;
   mal_split split;
   int64_t shape[3]; /* unused trailing dimensions are 1 */
   int rank;
-  int64_t copies;   /* experts; else 1 */
-  bool decay;       /* weight decay applies (matrices, not norms and biases) */
-  bool transposed;  /* the checkpoint stores [in, out] (GPT-2's Conv1D); shape is [out, in] all the same */
-  mal_fused fused;  /* order of the rows of several projections in one tensor */
+  int64_t copies;  /* experts; else 1 */
+  bool decay;      /* weight decay applies (matrices, not norms and biases) */
+  bool transposed; /* the checkpoint stores [in, out] (GPT-2's Conv1D); shape is [out, in] all the same */
+  mal_fused fused; /* order of the rows of several projections in one tensor */
 } mal_weight;
 
 typedef struct mal_layer_kind {
   mal_mixer mixer;
   int64_t heads, kv_heads, head_dim, v_head_dim; /* of one query head; v_head_dim = head_dim except MLA */
   int64_t window;                                /* sliding window in tokens, 0 = whole sequence */
-  int64_t q_lora_rank, kv_lora_rank, rope_dim;   /* MLA: 0 when absent; rope_dim = rotated part of head_dim (all: = head_dim, none: 0) */
+  int64_t q_lora_rank, kv_lora_rank,
+      rope_dim; /* MLA: 0 when absent; rope_dim = rotated part of head_dim (all: = head_dim, none: 0) */
   bool qkv_bias, out_bias, qk_norm;
   mal_mlp mlp;
   mal_activation activation;
   bool gated, mlp_bias;
-  int64_t ffn;                                   /* dense MLP width, or one expert's */
-  int64_t experts, top_k, shared_ffn;            /* MoE; shared_ffn = width of all shared experts together, 0 = none */
+  int64_t ffn;                        /* dense MLP width, or one expert's */
+  int64_t experts, top_k, shared_ffn; /* MoE; shared_ffn = width of all shared experts together, 0 = none */
   bool shared_gate;
   mal_norm norm;
   int norms;           /* norms on the hidden stream of one layer: 2, gemma2/3 4, parallel blocks 1 or 2 */
@@ -77,7 +90,7 @@ typedef struct mal_layer_kind {
   double rope_theta;   /* base of the rotary angles; 0 without rotation */
   mal_weight *weights;
   int n_weights;
-  int64_t parameters;  /* of one such layer, all experts */
+  int64_t parameters;        /* of one such layer, all experts */
   int64_t active_parameters; /* with top_k of the experts */
 } mal_layer_kind;
 
@@ -92,26 +105,28 @@ typedef struct mal_model {
   mal_norm norm;
   double norm_eps;
   bool embed_norm, final_norm;
-  int64_t mtp_layers;        /* multi-token-prediction modules (DeepSeek-V3), each one layer of the last kind */
+  int64_t mtp_layers; /* multi-token-prediction modules (DeepSeek-V3), each one layer of the last kind */
   int n_kinds;
   mal_layer_kind *kinds;
-  uint8_t *kind_of;          /* [layers] */
-  mal_weight *weights;       /* outside the layers; a tied head is not listed */
+  uint8_t *kind_of;    /* [layers] */
+  mal_weight *weights; /* outside the layers; a tied head is not listed */
   int n_weights;
-  int64_t parameters;        /* unique, all of them, MAL_W_BUFFER apart */
-  int64_t active_parameters; /* one token's: all but the experts it is not sent to; MTP apart */
-  int64_t mtp_parameters;    /* of parameters, those of the MTP modules: published totals leave them out */
+  int64_t parameters;           /* unique, all of them, MAL_W_BUFFER apart */
+  int64_t active_parameters;    /* one token's: all but the experts it is not sent to; MTP apart */
+  int64_t mtp_parameters;       /* of parameters, those of the MTP modules: published totals leave them out */
   int64_t published_parameters; /* without MTP; 0 = none known */
   const char *published_source;
 } mal_model;
 
 enum { MAL_MAX_LAYERS = 4096, MAL_MAX_KINDS = 64, MAL_MAX_EXPERTS = 65536, MAL_MAX_MTP = 16 };
-#define MAL_MAX_WIDTH (INT64_C(1) << 24) /* any width, vocabulary: bound on input */
+#define MAL_MAX_WIDTH      (INT64_C(1) << 24) /* any width, vocabulary: bound on input */
+#define MAL_MAX_POSITIONS  (INT64_C(1) << 40)
 #define MAL_MAX_PARAMETERS (INT64_C(1) << 53) /* so that bytes and per-token FLOPs fit 64 bits */
 
 /* spec: built-in name, path of config.json or its folder, or a bare description. */
 mal_status mal_model_load(mal_arena *a, const char *spec, mal_model *m, mal_error *e);
-mal_status mal_model_parse_config(mal_arena *a, const char *path, const char *text, size_t length, mal_model *m, mal_error *e);
+mal_status mal_model_parse_config(mal_arena *a, const char *path, const char *text, size_t length, mal_model *m,
+                                  mal_error *e);
 /* Keys: layers hidden heads kv_heads head_dim ffn vocab gated experts top_k shared_ffn positions tied bias norm
  * activation window parallel dense_layers (first layers of a MoE that are dense) dense_ffn. */
 mal_status mal_model_parse_bare(mal_arena *a, const char *text, mal_model *m, mal_error *e);

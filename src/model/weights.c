@@ -1,12 +1,15 @@
 #include "model/family.h"
 #include <assert.h>
-#include <string.h>
 
 static mal_weight *add(mal_reader *r, mal_weight_role role, mal_split split, const char *name, const char *ending) {
   assert(r->n_list < MAL_MAX_WEIGHTS);
   mal_weight *w = &r->list[r->n_list++];
-  *w = (mal_weight){.name = mal_print(r->a, "%s%s%s", r->prefix, name, ending), .role = role, .split = split,
-                    .shape = {1, 1, 1}, .rank = 1, .copies = 1};
+  *w = (mal_weight){.name = mal_print(r->a, "%s%s%s", r->prefix, name, ending),
+                    .role = role,
+                    .split = split,
+                    .shape = {1, 1, 1},
+                    .rank = 1,
+                    .copies = 1};
   return w;
 }
 
@@ -26,14 +29,12 @@ void mal_put_vector(mal_reader *r, mal_weight_role role, mal_split split, const 
 void mal_put_linear(mal_reader *r, mal_weight_role role, mal_split split, const char *name, int64_t out, int64_t in,
                     bool bias) {
   mal_put(r, role, split, name, out, in);
-  if (bias)
-    add(r, role, split == MAL_SPLIT_IN ? MAL_SPLIT_NONE : split, name, ".bias")->shape[0] = out;
+  if (bias) add(r, role, split == MAL_SPLIT_IN ? MAL_SPLIT_NONE : split, name, ".bias")->shape[0] = out;
 }
 
 void mal_put_norm(mal_reader *r, mal_weight_role role, const char *name, int64_t n, bool bias) {
   add(r, role, MAL_SPLIT_NONE, name, ".weight")->shape[0] = n;
-  if (bias)
-    add(r, role, MAL_SPLIT_NONE, name, ".bias")->shape[0] = n;
+  if (bias) add(r, role, MAL_SPLIT_NONE, name, ".bias")->shape[0] = n;
 }
 
 /* Marks what was put since `from` as fused or as one tensor per expert. */
@@ -45,8 +46,7 @@ static void mark(mal_reader *r, int from, mal_fused fused, int64_t copies) {
 }
 
 void mal_put_norms(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
-  for (int i = 0; i < k->norms; i++)
-    mal_put_norm(r, MAL_W_NORM, n->norms[i], r->m->hidden, n->norm_bias);
+  for (int i = 0; i < k->norms; i++) mal_put_norm(r, MAL_W_NORM, n->norms[i], r->m->hidden, n->norm_bias);
 }
 
 static void put_qk_norm(mal_reader *r, const mal_layer_names *n, const char *name, int64_t heads, int64_t head_dim) {
@@ -81,8 +81,7 @@ static void put_dense(mal_reader *r, const mal_layer_names *n, const mal_layer_k
     mal_put_linear(r, MAL_W_UP, MAL_SPLIT_OUT, n->gate_up, 2 * k->ffn, h, k->mlp_bias);
     mark(r, from, MAL_FUSED_BLOCKS, 1);
   } else {
-    if (k->gated)
-      mal_put_linear(r, MAL_W_UP, MAL_SPLIT_OUT, n->gate, k->ffn, h, k->mlp_bias);
+    if (k->gated) mal_put_linear(r, MAL_W_UP, MAL_SPLIT_OUT, n->gate, k->ffn, h, k->mlp_bias);
     mal_put_linear(r, MAL_W_UP, MAL_SPLIT_OUT, n->up, k->ffn, h, k->mlp_bias);
   }
   mal_put_linear(r, MAL_W_DOWN, MAL_SPLIT_IN, n->down, h, k->ffn, k->mlp_bias);
@@ -90,25 +89,21 @@ static void put_dense(mal_reader *r, const mal_layer_names *n, const mal_layer_k
 
 static void put_shared(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
   int64_t h = r->m->hidden;
-  if (k->gated)
-    mal_put(r, MAL_W_SHARED_UP, MAL_SPLIT_OUT, n->shared_gate, k->shared_ffn, h);
+  if (k->gated) mal_put(r, MAL_W_SHARED_UP, MAL_SPLIT_OUT, n->shared_gate, k->shared_ffn, h);
   mal_put(r, MAL_W_SHARED_UP, MAL_SPLIT_OUT, n->shared_up, k->shared_ffn, h);
   mal_put(r, MAL_W_SHARED_DOWN, MAL_SPLIT_IN, n->shared_down, h, k->shared_ffn);
-  if (k->shared_gate)
-    mal_put(r, MAL_W_SHARED_GATE, MAL_SPLIT_NONE, n->shared_mix, 1, h);
+  if (k->shared_gate) mal_put(r, MAL_W_SHARED_GATE, MAL_SPLIT_NONE, n->shared_mix, 1, h);
 }
 
 static void put_experts(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
   int64_t h = r->m->hidden;
   mal_put(r, MAL_W_ROUTER, MAL_SPLIT_NONE, n->router, k->experts, h);
   int from = r->n_list;
-  if (k->gated)
-    mal_put_linear(r, MAL_W_EXPERT_UP, MAL_SPLIT_OUT, n->expert_gate, k->ffn, h, k->mlp_bias);
+  if (k->gated) mal_put_linear(r, MAL_W_EXPERT_UP, MAL_SPLIT_OUT, n->expert_gate, k->ffn, h, k->mlp_bias);
   mal_put_linear(r, MAL_W_EXPERT_UP, MAL_SPLIT_OUT, n->expert_up, k->ffn, h, k->mlp_bias);
   mal_put_linear(r, MAL_W_EXPERT_DOWN, MAL_SPLIT_IN, n->expert_down, h, k->ffn, k->mlp_bias);
   mark(r, from, MAL_FUSED_NONE, k->experts);
-  if (k->shared_ffn)
-    put_shared(r, n, k);
+  if (k->shared_ffn) put_shared(r, n, k);
 }
 
 void mal_put_mlp(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
@@ -150,21 +145,37 @@ int mal_add_kind(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *
   return mal_end_kind(r, k);
 }
 
-void mal_all_layers(mal_reader *r, int kind) {
-  if (r->status == MAL_OK)
-    memset(r->m->kind_of, kind, (size_t)r->m->layers);
+void mal_add_layers(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *variants, int count,
+                    const uint8_t *which) {
+  if (r->status != MAL_OK) return;
+  mal_model *m = r->m;
+  for (int v = 0; v < count; v++) {
+    int kind = -1;
+    for (int64_t l = 0; l < m->layers; l++) {
+      if ((which ? which[l] : 0) != v) continue;
+      if (kind < 0) kind = mal_add_kind(r, n, &variants[v]);
+      m->kind_of[l] = (uint8_t)kind;
+    }
+  }
+}
+
+void mal_add_windowed(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k, const bool *windowed,
+                      int64_t window) {
+  uint8_t *which = MAL_ARRAY(r->a, uint8_t, r->m->layers);
+  for (int64_t l = 0; l < r->m->layers; l++) which[l] = windowed[l] && window > 0;
+  mal_layer_kind variants[2] = {*k, *k};
+  variants[0].window = 0;
+  variants[1].window = window;
+  mal_add_layers(r, n, variants, 2, which);
 }
 
 void mal_add_outer(mal_reader *r, const mal_outer_names *n) {
   mal_model *m = r->m;
   mal_begin(r, "");
   mal_put(r, MAL_W_EMBED, MAL_SPLIT_VOCAB, n->embed, m->vocab, m->embedding_width);
-  if (m->learned_positions)
-    mal_put(r, MAL_W_POSITION, MAL_SPLIT_NONE, n->position, m->learned_positions, m->hidden);
-  if (m->embed_norm)
-    mal_put_norm(r, MAL_W_EMBED_NORM, n->embed_norm, m->hidden, n->norm_bias);
-  if (m->final_norm)
-    mal_put_norm(r, MAL_W_FINAL_NORM, n->final_norm, m->hidden, n->norm_bias);
+  if (m->learned_positions) mal_put(r, MAL_W_POSITION, MAL_SPLIT_NONE, n->position, m->learned_positions, m->hidden);
+  if (m->embed_norm) mal_put_norm(r, MAL_W_EMBED_NORM, n->embed_norm, m->hidden, n->norm_bias);
+  if (m->final_norm) mal_put_norm(r, MAL_W_FINAL_NORM, n->final_norm, m->hidden, n->norm_bias);
   if (!m->tied_embeddings)
     mal_put_linear(r, MAL_W_HEAD, MAL_SPLIT_VOCAB, n->head, m->vocab, m->embedding_width, m->head_bias);
   mal_end_model(r);
@@ -174,8 +185,7 @@ void mal_add_outer(mal_reader *r, const mal_outer_names *n) {
 static int64_t elements(const mal_weight *w) {
   int64_t n = w->copies;
   for (int i = 0; i < w->rank; i++)
-    if (__builtin_mul_overflow(n, w->shape[i], &n))
-      return -1;
+    if (__builtin_mul_overflow(n, w->shape[i], &n)) return -1;
   return n;
 }
 
@@ -184,10 +194,8 @@ int64_t mal_weight_elements(const mal_weight *w) { return elements(w); }
 static bool sum(const mal_weight *list, int count, int64_t top_k, int64_t *all, int64_t *active) {
   for (int i = 0; i < count; i++) {
     int64_t n = elements(&list[i]);
-    if (n < 0 || n > MAL_MAX_PARAMETERS)
-      return false;
-    if (list[i].role == MAL_W_BUFFER)
-      continue;
+    if (n < 0 || n > MAL_MAX_PARAMETERS) return false;
+    if (list[i].role == MAL_W_BUFFER) continue;
     bool expert = list[i].role == MAL_W_EXPERT_UP || list[i].role == MAL_W_EXPERT_DOWN;
     *all += n;
     *active += expert ? n / list[i].copies * top_k : n;
@@ -197,19 +205,16 @@ static bool sum(const mal_weight *list, int count, int64_t top_k, int64_t *all, 
 
 static bool count_parameters(mal_model *m) {
   m->parameters = m->active_parameters = m->mtp_parameters = 0;
-  if (!sum(m->weights, m->n_weights, 0, &m->parameters, &m->active_parameters))
-    return false;
+  if (!sum(m->weights, m->n_weights, 0, &m->parameters, &m->active_parameters)) return false;
   for (int i = 0; i < m->n_kinds; i++) {
     mal_layer_kind *k = &m->kinds[i];
     k->parameters = k->active_parameters = 0;
-    if (!sum(k->weights, k->n_weights, k->top_k, &k->parameters, &k->active_parameters))
-      return false;
+    if (!sum(k->weights, k->n_weights, k->top_k, &k->parameters, &k->active_parameters)) return false;
   }
   for (int64_t l = 0; l < m->layers; l++) {
     m->parameters += m->kinds[m->kind_of[l]].parameters;
     m->active_parameters += m->kinds[m->kind_of[l]].active_parameters;
-    if (m->parameters > MAL_MAX_PARAMETERS)
-      return false;
+    if (m->parameters > MAL_MAX_PARAMETERS) return false;
   }
   for (int i = 0; i < m->n_weights; i++)
     if (m->weights[i].role == MAL_W_MTP) {
@@ -225,8 +230,7 @@ static bool count_parameters(mal_model *m) {
 /* "each one layer of the last kind": kinds are numbered so that this holds. */
 void mal_finish(mal_reader *r) {
   mal_model *m = r->m;
-  if (r->status != MAL_OK)
-    return;
+  if (r->status != MAL_OK) return;
   for (int i = 0; i < m->n_kinds; i++) {
     const mal_layer_kind *k = &m->kinds[i];
     if (k->heads % k->kv_heads)
@@ -238,6 +242,7 @@ void mal_finish(mal_reader *r) {
                  (long long)k->top_k, (long long)k->experts);
   }
   if (r->status == MAL_OK && !count_parameters(m))
-    mal_reject(r, "hidden_size", _("these sizes make more than 2^53 parameters, past what is counted exactly. "
-                                   "Check the widths, the layers and the experts."));
+    mal_reject(r, "hidden_size",
+               _("these sizes make more than 2^53 parameters, past what is counted exactly. "
+                 "Check the widths, the layers and the experts."));
 }
