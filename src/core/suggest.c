@@ -47,13 +47,12 @@ void mal_suggest(const char *word, const char *const *names, size_t count, char 
     const char *part = n >= 2 ? strstr(name, folded) : NULL;
     if (part) d = least(d, part == name ? 1 : 2);
     if (d > bound) continue;
-    size_t at = found < SHOWN ? found++ : SHOWN;
+    if (found == SHOWN && score[SHOWN - 1] <= d) continue;
+    size_t at = found < SHOWN ? found++ : SHOWN - 1;
     for (; at > 0 && score[at - 1] > d; at--) {
-      if (at == SHOWN) continue;
       score[at] = score[at - 1];
       best[at] = best[at - 1];
     }
-    if (at == SHOWN) continue;
     score[at] = d;
     best[at] = i;
   }

@@ -1,0 +1,30 @@
+install(TARGETS libmalha LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/malha FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE)
+if(TARGET malha)
+  install(TARGETS malha RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY catalog DESTINATION ${CMAKE_INSTALL_DATADIR}/malha)
+if(EXISTS ${CMAKE_SOURCE_DIR}/docs)
+  install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "*.1" EXCLUDE)
+  install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")
+endif()
+
+configure_file(cmake/malha.pc.in malha.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/malha.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# Translations: po/<language>.po, compiled where msgfmt is there; English otherwise.
+find_program(MSGFMT msgfmt)
+file(GLOB languages CONFIGURE_DEPENDS po/*.po)
+if(MSGFMT AND languages)
+  set(compiled)
+  foreach(po IN LISTS languages)
+    get_filename_component(language ${po} NAME_WE)
+    set(mo ${CMAKE_BINARY_DIR}/locale/${language}/LC_MESSAGES/malha.mo)
+    add_custom_command(OUTPUT ${mo} DEPENDS ${po} VERBATIM
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/locale/${language}/LC_MESSAGES
+      COMMAND ${MSGFMT} --check-format -o ${mo} ${po})
+    list(APPEND compiled ${mo})
+  endforeach()
+  add_custom_target(translations ALL DEPENDS ${compiled})
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/locale/ DESTINATION ${CMAKE_INSTALL_LOCALEDIR})
+endif()

@@ -1,0 +1,233 @@
+/* The table is the only place that knows an option: parsing, setting by key and help all read it. */
+#include "core/options.h"
+#include "core/suggest.h"
+#include "core/units.h"
+#include "core/utf8.h"
+#include <stdio.h>
+#include <string.h>
+
+static bool same_name(const char *a, const char *b, size_t length) {
+  size_t i = 0;
+  for (; i < length && a[i]; i++)
+    if ((b[i] == '_' ? '-' : b[i]) != a[i]) return false;
+  return i == length && !a[i];
+}
+
+static const mal_option *by_name(const mal_option *table, size_t count, const char *name, size_t length) {
+  for (size_t i = 0; i < count; i++)
+    if (same_name(table[i].name, name, length)) return &table[i];
+  return NULL;
+}
+
+static const mal_option *by_letter(const mal_option *table, size_t count, char letter) {
+  for (size_t i = 0; i < count; i++)
+    if (letter && table[i].letter == letter) return &table[i];
+  return NULL;
+}
+
+static mal_status unknown(const mal_option *table, size_t count, const char *dashes, const char *name, size_t length,
+                          mal_error *e) {
+  enum { MOST = 256 };
+  const char *names[MOST];
+  char word[128], near[256];
+  snprintf(word, sizeof word, "%.*s", length > 100 ? 100 : (int)length, name);
+  if (count > MOST) count = MOST;
+  for (size_t i = 0; i < count; i++) names[i] = table[i].name;
+  mal_suggest(word, names, count, near, sizeof near);
+  if (*near) return mal_fail(e, MAL_BAD, _("There is no option %s%s. Nearest: %s."), dashes, word, near);
+  return mal_fail(e, MAL_BAD, _("There is no option %s%s. See --help for those there are."), dashes, word);
+}
+
+static mal_status set_flag(const char *what, const char *value, bool *into, mal_error *e) {
+  static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+  for (int i = 0; i < 8; i++)
+    if (strcmp(value, words[i]) == 0) {
+      *into = i & 1;
+      return MAL_OK;
+    }
+  return mal_fail(e, MAL_BAD, _("%s: '%s' is neither true nor false."), what, value);
+}
+
+static mal_status set_choice(const mal_option *o, const char *what, const char *value, int *into, mal_error *e) {
+  char all[512] = "", near[128];
+  size_t count = 0, used = 0;
+  for (; o->choices[count]; count++) {
+    if (same_name(o->choices[count], value, strlen(value))) {
+      *into = (int)count;
+      return MAL_OK;
+    }
+    if (used < sizeof all)
+      used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", count ? ", " : "", o->choices[count]);
+  }
+  mal_suggest(value, o->choices, count, near, sizeof near);
+  if (*near) return mal_fail(e, MAL_BAD, _("%s: '%s' is not one of %s. Nearest: %s."), what, value, all, near);
+  return mal_fail(e, MAL_BAD, _("%s: '%s' is not one of %s."), what, value, all);
+}
+
+static mal_status set(const mal_option *o, const char *what, const char *value, void *into, mal_error *e) {
+  void *field = (char *)into + o->offset;
+  switch (o->kind) {
+  case MAL_OPT_FLAG: return set_flag(what, value, field, e);
+  case MAL_OPT_TEXT: *(const char **)field = value; return MAL_OK;
+  case MAL_OPT_COUNT: return mal_parse_count(value, what, field, e);
+  case MAL_OPT_NUMBER: return mal_parse_number(value, what, field, e);
+  case MAL_OPT_CHOICE: return set_choice(o, what, value, field, e);
+  case MAL_OPT_QUANTITY: return mal_parse_quantity(value, o->unit, what, field, e);
+  }
+  return mal_fail(e, MAL_FAULT, _("%s: has no kind."), what);
+}
+
+mal_status mal_option_set(const mal_option *table, size_t count, const char *name, const char *value, void *into,
+                          mal_error *e) {
+  const mal_option *o = by_name(table, count, name, strlen(name));
+  return o ? set(o, name, value, into, e) : unknown(table, count, "", name, strlen(name), e);
+}
+
+typedef struct words {
+  char **argv;
+  int argc, at;
+} words;
+
+/* The value of an option: what was joined to it, else the next word. */
+static mal_status take_value(const mal_option *o, const char *joined, const char *what, words *w, const char **value,
+                             mal_error *e) {
+  *value = joined;
+  if (joined) return MAL_OK;
+  const char *next = w->at + 1 < w->argc ? w->argv[w->at + 1] : NULL;
+  if (!next || (strncmp(next, "--", 2) == 0 && next[2]))
+    return mal_fail(e, MAL_BAD, _("%s needs a value: %s %s."), what, what, o->metavar ? o->metavar : "VALUE");
+  *value = next;
+  w->at++;
+  return MAL_OK;
+}
+
+static mal_status parse_long(const mal_option *table, size_t count, words *w, void *into, mal_error *e) {
+  const char *name = w->argv[w->at] + 2, *equals = strchr(name, '='), *value;
+  size_t length = equals ? (size_t)(equals - name) : strlen(name);
+  const mal_option *o = by_name(table, count, name, length);
+  if (!o) return unknown(table, count, "--", name, length, e);
+  char what[80];
+  snprintf(what, sizeof what, "--%s", o->name);
+  if (o->kind == MAL_OPT_FLAG) return set(o, what, equals ? equals + 1 : "true", into, e);
+  mal_status status = take_value(o, equals ? equals + 1 : NULL, what, w, &value, e);
+  return status ? status : set(o, what, value, into, e);
+}
+
+/* -o VALUE, -oVALUE, -vq */
+static mal_status parse_letters(const mal_option *table, size_t count, words *w, void *into, mal_error *e) {
+  for (const char *c = w->argv[w->at] + 1; *c; c++) {
+    const mal_option *o = by_letter(table, count, *c);
+    if (!o) return mal_fail(e, MAL_BAD, _("There is no option -%s. See --help for those there are."), c);
+    char what[] = {'-', *c, '\0'};
+    if (o->kind == MAL_OPT_FLAG) {
+      mal_status status = set(o, what, "true", into, e);
+      if (status) return status;
+      continue;
+    }
+    const char *value;
+    mal_status status = take_value(o, c[1] ? c + 1 + (c[1] == '=') : NULL, what, w, &value, e);
+    return status ? status : set(o, what, value, into, e);
+  }
+  return MAL_OK;
+}
+
+mal_status mal_options_parse(const mal_option *table, size_t count, int argc, char **argv, void *into,
+                             const char **positional, int max_positional, int *n_positional, mal_error *e) {
+  words w = {argv, argc, 1};
+  bool only_positional = false;
+  int n = 0;
+  for (; w.at < argc; w.at++) {
+    const char *word = argv[w.at];
+    mal_status status = MAL_OK;
+    if (!only_positional && strcmp(word, "--") == 0) {
+      only_positional = true;
+    } else if (!only_positional && strncmp(word, "--", 2) == 0) {
+      status = parse_long(table, count, &w, into, e);
+    } else if (!only_positional && word[0] == '-' && word[1]) {
+      status = parse_letters(table, count, &w, into, e);
+    } else if (n < max_positional) {
+      positional[n++] = word;
+    } else if (max_positional == 0) {
+      status = mal_fail(e, MAL_BAD, _("'%s' is not an option, and only options are taken here. See --help."), word);
+    } else {
+      status = mal_fail(e, MAL_BAD, _("'%s' is one argument too many; at most %d are taken. See --help."), word,
+                        max_positional);
+    }
+    if (status) return status;
+  }
+  if (n_positional) *n_positional = n;
+  return MAL_OK;
+}
+
+/* --- help --------------------------------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 80, HELP_AT = 28 };
+
+typedef struct page {
+  char *text;
+  size_t used, size;
+} page;
+
+static void put(page *p, const char *text, size_t length) {
+  if (length > p->size - p->used) length = p->size - p->used;
+  memcpy(p->text + p->used, text, length);
+  p->used += length;
+}
+
+static void put_spaces(page *p, size_t n) {
+  while (n--) put(p, " ", 1);
+}
+
+/* Words of `help` from column `column` on, wrapped to HELP_AT. */
+static void put_wrapped(page *p, const char *help, size_t column) {
+  bool first = true;
+  while (*help) {
+    size_t length = strcspn(help, " "), width = 0;
+    for (size_t i = 0; i < length; i++) width += ((unsigned char)help[i] & 0xc0) != 0x80;
+    if (!first && column + 1 + width > COLUMNS - 1) {
+      put(p, "\n", 1);
+      put_spaces(p, HELP_AT);
+      column = HELP_AT;
+    } else if (!first) {
+      put(p, " ", 1);
+      column++;
+    }
+    put(p, help, length);
+    column += width;
+    first = false;
+    help += length;
+    while (*help == ' ') help++;
+  }
+  put(p, "\n", 1);
+}
+
+static void choices_of(const mal_option *o, char *out, size_t size) {
+  size_t used = 0;
+  for (int i = 0; o->choices[i] && used < size; i++)
+    used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "|" : "", o->choices[i]);
+}
+
+char *mal_options_help(mal_arena *a, const mal_option *table, size_t count) {
+  size_t size = 1;
+  for (size_t i = 0; i < count; i++) /* wrapping adds at most an indent to each word */
+    size += 1024 + strlen(_(table[i].help)) * (1 + HELP_AT);
+  page p = {mal_alloc(a, size), 0, size - 1};
+  for (size_t i = 0; i < count; i++) {
+    const mal_option *o = &table[i];
+    char letter[8] = "    ", choices[256] = "", left[512];
+    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    if (o->choices && !o->metavar) choices_of(o, choices, sizeof choices);
+    const char *metavar = o->kind == MAL_OPT_FLAG ? "" : o->metavar ? o->metavar : o->choices ? choices : "VALUE";
+    snprintf(left, sizeof left, "  %s--%s%s%s", letter, o->name, *metavar ? " " : "", metavar);
+    size_t width = mal_utf8_width(left);
+    put(&p, left, strlen(left));
+    if (width + 2 > HELP_AT) {
+      put(&p, "\n", 1);
+      width = 0;
+    }
+    put_spaces(&p, HELP_AT - width);
+    put_wrapped(&p, _(o->help), HELP_AT);
+  }
+  p.text[p.used] = '\0';
+  return p.text;
+}
