@@ -19,7 +19,7 @@
 #include <sanitizer/asan_interface.h>
 enum { GAP = 16 };
 #else
-#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_POISON_MEMORY_REGION(p, n)   ((void)(p), (void)(n))
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 enum { GAP = 0 };
 #endif

@@ -11,8 +11,8 @@ typedef struct mal_arena {
 } mal_arena;
 
 void mal_arena_init(mal_arena *a);
-void mal_arena_free(mal_arena *a);  /* the arena is empty and usable afterwards */
-void mal_arena_reset(mal_arena *a); /* keeps the largest block for reuse */
+void mal_arena_free(mal_arena *a);           /* the arena is empty and usable afterwards */
+void mal_arena_reset(mal_arena *a);          /* keeps the largest block for reuse */
 void *mal_alloc(mal_arena *a, size_t bytes); /* zeroed, aligned to 16 */
 void *mal_alloc_array(mal_arena *a, size_t count, size_t size);
 /* Grows an array that was the last thing taken, or copies it. old may be NULL. New room is zeroed. */
@@ -21,6 +21,6 @@ char *mal_copy(mal_arena *a, const char *text);
 char *mal_print(mal_arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mal_on_out_of_memory(void (*handler)(size_t bytes));
 
-#define MAL_NEW(arena, type) ((type *)mal_alloc((arena), sizeof(type)))
+#define MAL_NEW(arena, type)      ((type *)mal_alloc((arena), sizeof(type)))
 #define MAL_ARRAY(arena, type, n) ((type *)mal_alloc_array((arena), (size_t)(n), sizeof(type)))
 #endif

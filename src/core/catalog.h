@@ -8,7 +8,9 @@
 const char *mal_catalog_root(void);
 /* Path of catalog/<folder>/<name><ending>; MAL_BAD with the nearest names when it does not exist.
  * Names are compared without case, and '_' and '.' count as '-'. */
-mal_status mal_catalog_find(mal_arena *a, const char *folder, const char *name, const char *ending, const char *what, char **path, mal_error *e);
+mal_status mal_catalog_find(mal_arena *a, const char *folder, const char *name, const char *ending, const char *what,
+                            char **path, mal_error *e);
 /* Names (without ending) in catalog/<folder>, sorted. */
-mal_status mal_catalog_list(mal_arena *a, const char *folder, const char *ending, char ***names, size_t *count, mal_error *e);
+mal_status mal_catalog_list(mal_arena *a, const char *folder, const char *ending, char ***names, size_t *count,
+                            mal_error *e);
 #endif

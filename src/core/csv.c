@@ -34,7 +34,8 @@ static int step_over_end(reader *r) {
 }
 
 static bool at_field_end(const reader *r) {
-  return r->at == r->end || *r->at == ',' || *r->at == '\n' || (*r->at == '\r' && r->at + 1 < r->end && r->at[1] == '\n');
+  return r->at == r->end || *r->at == ',' || *r->at == '\n' ||
+         (*r->at == '\r' && r->at + 1 < r->end && r->at[1] == '\n');
 }
 
 static mal_status quoted(reader *r, const char **cell) {
@@ -42,8 +43,9 @@ static mal_status quoted(reader *r, const char **cell) {
   char *out = ++r->at, *start = out;
   for (;; r->at++) {
     if (r->at == r->end)
-      return mal_fail(r->e, MAL_BAD, _("%s:%d: a quoted field begins here and is never closed; the file may be cut short."),
-                      r->path, first_line);
+      return mal_fail(r->e, MAL_BAD,
+                      _("%s:%d: a quoted field begins here and is never closed; the file may be cut short."), r->path,
+                      first_line);
     if (*r->at == '"') {
       if (r->at + 1 == r->end || r->at[1] != '"') break;
       r->at++;
@@ -64,7 +66,8 @@ static mal_status bare(reader *r, const char **cell) {
   *cell = r->at;
   for (; !at_field_end(r); r->at++)
     if (*r->at == '"')
-      return mal_fail(r->e, MAL_BAD, _("%s:%d: a quote inside a field that is not quoted. Quote the field and double the quote."),
+      return mal_fail(r->e, MAL_BAD,
+                      _("%s:%d: a quote inside a field that is not quoted. Quote the field and double the quote."),
                       r->path, r->line);
   return MAL_OK;
 }
@@ -97,8 +100,8 @@ static mal_status check_text(const char *path, const char *text, size_t length, 
     return mal_fail(e, MAL_BAD, _("%s:%d: byte %zu is NUL, so this is not a text file. Is it the right file?"), path,
                     mal_line_of(text, (size_t)(nul - text)), (size_t)(nul - text));
   if (!mal_utf8_valid(text, length, &at))
-    return mal_fail(e, MAL_BAD, _("%s:%d: byte %zu is not UTF-8. Save the file as UTF-8."), path,
-                    mal_line_of(text, at), at);
+    return mal_fail(e, MAL_BAD, _("%s:%d: byte %zu is not UTF-8. Save the file as UTF-8."), path, mal_line_of(text, at),
+                    at);
   return MAL_OK;
 }
 
@@ -121,8 +124,9 @@ static mal_status read_header(reader *r, row *into, mal_csv *csv) {
 
 static mal_status add_row(reader *r, const row *from, mal_csv *csv, size_t *room) {
   if (from->count > csv->columns)
-    return mal_fail(r->e, MAL_BAD, _("%s:%d: the row has %d fields, the header %d. Quote a field that contains a comma."),
-                    r->path, from->line, from->count, csv->columns);
+    return mal_fail(r->e, MAL_BAD,
+                    _("%s:%d: the row has %d fields, the header %d. Quote a field that contains a comma."), r->path,
+                    from->line, from->count, csv->columns);
   if ((size_t)csv->rows + 1 > MOST_CELLS / (size_t)csv->columns)
     return mal_fail(r->e, MAL_BAD, _("%s:%d: more than %d cells. Split the file."), r->path, from->line, MOST_CELLS);
   if ((size_t)csv->rows == *room) {

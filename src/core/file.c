@@ -158,7 +158,8 @@ static mode_t mode_for_new_file(void) {
 }
 
 mal_status mal_file_write(const char *path, const char *text, size_t length, mal_error *e) {
-  if (!*path) return mal_fail(e, MAL_BAD, _("The name of the file to write is empty. Give a path, or - for standard output."));
+  if (!*path)
+    return mal_fail(e, MAL_BAD, _("The name of the file to write is empty. Give a path, or - for standard output."));
   if (strcmp(path, "-") == 0) return write_straight(STDOUT_FILENO, _("standard output"), text, length, e);
   struct stat s;
   bool exists = stat(path, &s) == 0;

@@ -16,8 +16,9 @@ static mal_status refused(const char *path, const json_error_t *why, mal_error *
     return mal_fail(e, MAL_BAD, _("%s:%d: nested more than %d deep. Is it the right file?"), path, why->line,
                     JSON_PARSER_MAX_DEPTH);
   case json_error_premature_end_of_input:
-    return mal_fail(e, MAL_BAD, _("%s:%d: the JSON ends too early; the file may be cut short. Fetch or write it again."),
-                    path, why->line);
+    return mal_fail(e, MAL_BAD,
+                    _("%s:%d: the JSON ends too early; the file may be cut short. Fetch or write it again."), path,
+                    why->line);
   default:
     return mal_fail(e, MAL_BAD, _("%s:%d: not valid JSON: %s (column %d). Correct the file there."), path, why->line,
                     why->text, why->column);

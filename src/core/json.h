@@ -24,10 +24,14 @@ void mal_json_free(mal_json *j);
 
 /* Readers of one key of `object`. found may be NULL: then the key is required. JSON null counts as absent.
  * Wrong type or outside [lo, hi]: MAL_BAD "file:line: key ...". */
-mal_status mal_json_int(const mal_json *j, const json_t *object, const char *key, int64_t lo, int64_t hi, int64_t *value, bool *found, mal_error *e);
-mal_status mal_json_real(const mal_json *j, const json_t *object, const char *key, double lo, double hi, double *value, bool *found, mal_error *e);
-mal_status mal_json_bool(const mal_json *j, const json_t *object, const char *key, bool *value, bool *found, mal_error *e);
-mal_status mal_json_text(const mal_json *j, const json_t *object, mal_arena *a, const char *key, const char **value, bool *found, mal_error *e);
+mal_status mal_json_int(const mal_json *j, const json_t *object, const char *key, int64_t lo, int64_t hi,
+                        int64_t *value, bool *found, mal_error *e);
+mal_status mal_json_real(const mal_json *j, const json_t *object, const char *key, double lo, double hi, double *value,
+                         bool *found, mal_error *e);
+mal_status mal_json_bool(const mal_json *j, const json_t *object, const char *key, bool *value, bool *found,
+                         mal_error *e);
+mal_status mal_json_text(const mal_json *j, const json_t *object, mal_arena *a, const char *key, const char **value,
+                         bool *found, mal_error *e);
 /* "file:line: " of a key, for messages worded elsewhere. */
 const char *mal_json_where(const mal_json *j, mal_arena *a, const char *key);
 /* Serialises with 2-space indent, sorted as inserted, %.17g reals shortened; arena-owned. */

@@ -17,8 +17,8 @@ typedef enum mal_option_kind {
 } mal_option_kind;
 
 typedef struct mal_option {
-  const char *name;           /* "global-batch": --global-batch N, key global-batch or global_batch in YAML */
-  char letter;                /* 'o' for -o, or 0 */
+  const char *name; /* "global-batch": --global-batch N, key global-batch or global_batch in YAML */
+  char letter;      /* 'o' for -o, or 0 */
   mal_option_kind kind;
   size_t offset;              /* into the verb's struct */
   const char *metavar;        /* "N", "FILE" */
@@ -32,7 +32,8 @@ typedef struct mal_option {
 mal_status mal_options_parse(const mal_option *table, size_t count, int argc, char **argv, void *into,
                              const char **positional, int max_positional, int *n_positional, mal_error *e);
 /* Sets one option by name, as YAML and plan.json do. */
-mal_status mal_option_set(const mal_option *table, size_t count, const char *name, const char *value, void *into, mal_error *e);
+mal_status mal_option_set(const mal_option *table, size_t count, const char *name, const char *value, void *into,
+                          mal_error *e);
 /* The options part of --help, 80 columns. */
 char *mal_options_help(mal_arena *a, const mal_option *table, size_t count);
 #endif

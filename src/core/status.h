@@ -5,8 +5,8 @@
 #ifndef MAL_CORE_STATUS_H
 #define MAL_CORE_STATUS_H
 
-#define _(text) mal_text(text) /* words for people: gettext, English when no catalogue is found */
-#define N_(text) text          /* marks words in a table, which are translated where they are shown */
+#define _(text)  mal_text(text) /* words for people: gettext, English when no catalogue is found */
+#define N_(text) text           /* marks words in a table, which are translated where they are shown */
 
 typedef enum mal_status {
   MAL_OK = 0,    /* done */

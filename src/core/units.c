@@ -50,9 +50,9 @@ typedef struct prefix {
 } prefix;
 
 static const prefix prefixes[] = {
-    {"", 0, 0},   {"k", 3, 0},   {"K", 3, 0},   {"M", 6, 0},   {"G", 9, 0},   {"T", 12, 0},  {"P", 15, 0}, {"E", 18, 0},
-    {"Ki", 0, 10}, {"ki", 0, 10}, {"Mi", 0, 20}, {"Gi", 0, 30}, {"Ti", 0, 40}, {"Pi", 0, 50}, {"m", -3, 0}, {"u", -6, 0},
-    {"\u00b5", -6, 0}, {"\u03bc", -6, 0}, {"n", -9, 0}, {"B", 9, 0},
+    {"", 0, 0},   {"k", 3, 0},   {"K", 3, 0},       {"M", 6, 0},       {"G", 9, 0},   {"T", 12, 0},  {"P", 15, 0},
+    {"E", 18, 0}, {"Ki", 0, 10}, {"ki", 0, 10},     {"Mi", 0, 20},     {"Gi", 0, 30}, {"Ti", 0, 40}, {"Pi", 0, 50},
+    {"m", -3, 0}, {"u", -6, 0},  {"\u00b5", -6, 0}, {"\u03bc", -6, 0}, {"n", -9, 0},  {"B", 9, 0},
 };
 enum { PREFIXES = sizeof prefixes / sizeof *prefixes, FIRST_SMALL = 14, COUNT_ONLY = 19 };
 
@@ -123,10 +123,11 @@ mal_status mal_parse_count(const char *text, const char *what, int64_t *value, m
   if (!p && *start == '-' && number_end(start, true))
     return mal_fail(e, MAL_BAD, _("%s: '%s' is negative; give a whole number from 0."), what, text);
   if (!p)
-    return mal_fail(e, MAL_BAD,
-                    _("%s: '%s' is not a count; give a whole number such as 4096, 1.5M, 15T (k M G T P, B for a billion) "
-                      "or 8Ki (Ki Mi Gi Ti)."),
-                    what, text);
+    return mal_fail(
+        e, MAL_BAD,
+        _("%s: '%s' is not a count; give a whole number such as 4096, 1.5M, 15T (k M G T P, B for a billion) "
+          "or 8Ki (Ki Mi Gi Ti)."),
+        what, text);
   switch (whole_number(start, end, p, value)) {
   case WHOLE: return MAL_OK;
   case NOT_WHOLE: return mal_fail(e, MAL_BAD, _("%s: '%s' is not a whole number."), what, text);
@@ -210,7 +211,7 @@ static double unit_factor(const char *text, size_t n, const char *base) {
 static const char *example_of(const char *base) {
   static const struct {
     const char *base, *example;
-  } examples[] = {{"B", "80GiB or 80e9"},     {"B/s", "3.35TB/s or 400Gb/s"}, {"FLOP/s", "989TFLOP/s or 989e12"},
+  } examples[] = {{"B", "80GiB or 80e9"},      {"B/s", "3.35TB/s or 400Gb/s"}, {"FLOP/s", "989TFLOP/s or 989e12"},
                   {"s", "90min, 1.5h or 14d"}, {"W", "700W or 1.2MW"},         {"USD", "USD 20000 or 20k"}};
   for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
     if (!strcmp(base, examples[i].base)) return examples[i].example;
@@ -224,15 +225,15 @@ mal_status mal_parse_quantity(const char *text, const char *base, const char *wh
   if (strcmp(base, "USD") == 0) front_length = !strncmp(start, "USD", 3) ? 3 : *start == '$';
   start = skip_space(start + front_length);
   end = number_end(start, true);
-  if (end && *start == '-')
-    return mal_fail(e, MAL_BAD, _("%s: '%s' is negative; it must be at least 0."), what, text);
+  if (end && *start == '-') return mal_fail(e, MAL_BAD, _("%s: '%s' is negative; it must be at least 0."), what, text);
   if (end) {
     const char *suffix = skip_space(end);
     front = unit_factor(suffix, trimmed(suffix), base);
   }
   if (!end || front == 0) {
     const char *example = example_of(base);
-    if (example) return mal_fail(e, MAL_BAD, _("%s: '%s' is not a quantity in %s; write it as %s."), what, text, base, example);
+    if (example)
+      return mal_fail(e, MAL_BAD, _("%s: '%s' is not a quantity in %s; write it as %s."), what, text, base, example);
     return mal_fail(e, MAL_BAD, _("%s: '%s' is not a quantity in %s."), what, text, base);
   }
   double v = strtod(start, NULL) * front;

@@ -13,9 +13,9 @@ mal_status mal_parse_number(const char *text, const char *what, double *value, m
 mal_status mal_parse_quantity(const char *text, const char *unit, const char *what, double *value, mal_error *e);
 
 /* Each prints into a small rotating thread-local buffer (16 of them): use at once. */
-const char *mal_show_bytes(double bytes);     /* "79.6 GiB" */
-const char *mal_show_count(double n);         /* "70.6 B", "15.0 T" */
-const char *mal_show_time(double seconds);    /* "812 µs", "3.41 s", "2 h 14 min", "31.2 d", "4.1 y" */
+const char *mal_show_bytes(double bytes);  /* "79.6 GiB" */
+const char *mal_show_count(double n);      /* "70.6 B", "15.0 T" */
+const char *mal_show_time(double seconds); /* "812 µs", "3.41 s", "2 h 14 min", "31.2 d", "4.1 y" */
 const char *mal_show_rate(double per_second, const char *unit); /* "412 TFLOP/s" */
-const char *mal_show_int(int64_t n);          /* "70,553,706,496" */
+const char *mal_show_int(int64_t n);                            /* "70,553,706,496" */
 #endif

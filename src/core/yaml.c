@@ -71,7 +71,8 @@ static mal_status check_events(const char *path, yaml_parser_t *parser, mal_erro
   for (bool more = true; more;) {
     yaml_event_t event;
     if (!yaml_parser_parse(parser, &event)) {
-      if (parser->error == YAML_MEMORY_ERROR) return mal_fail(e, MAL_FAULT, _("%s: out of memory while reading it."), path);
+      if (parser->error == YAML_MEMORY_ERROR)
+        return mal_fail(e, MAL_FAULT, _("%s: out of memory while reading it."), path);
       return mal_fail(e, MAL_BAD, _("%s:%zu: not valid YAML: %s (column %zu). Correct the file there."), path,
                       parser->problem_mark.line + 1, parser->problem ? parser->problem : _("unknown problem"),
                       parser->problem_mark.column + 1);
@@ -91,8 +92,8 @@ static mal_status check_text(const char *path, const char *text, size_t length, 
     return mal_fail(e, MAL_BAD, _("%s: larger than %d MiB, the most a YAML file may have."), path,
                     MAL_YAML_LIMIT_BYTES >> 20);
   if (!mal_utf8_valid(text, length, &at))
-    return mal_fail(e, MAL_BAD, _("%s:%d: byte %zu is not UTF-8. Save the file as UTF-8."), path,
-                    mal_line_of(text, at), at);
+    return mal_fail(e, MAL_BAD, _("%s:%d: byte %zu is not UTF-8. Save the file as UTF-8."), path, mal_line_of(text, at),
+                    at);
   if (!yaml_parser_initialize(&parser)) return mal_fail(e, MAL_FAULT, _("%s: out of memory while reading it."), path);
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
   yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
@@ -165,7 +166,8 @@ static mal_status unknown_word(const char *where, const char *word, const cyaml_
   size_t used = 0;
   if (schema && (schema->type == CYAML_ENUM || schema->type == CYAML_FLAGS))
     for (uint32_t i = 0; i < schema->enumeration.count && used < sizeof all; i++)
-      used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", schema->enumeration.strings[i].str);
+      used +=
+          (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", schema->enumeration.strings[i].str);
   return mal_fail(e, MAL_BAD, _("%s: '%s' is not one of %s."), where, word, all);
 }
 

@@ -22,6 +22,7 @@ static inline bool mal_value_verified(const mal_value *v) { return !v->verified 
 
 /* Loads path into *data (as cyaml_load_file); free with mal_yaml_free. */
 mal_status mal_yaml_read(const char *path, const cyaml_schema_value_t *schema, void **data, mal_error *e);
-mal_status mal_yaml_parse(const char *path, const char *text, size_t length, const cyaml_schema_value_t *schema, void **data, mal_error *e);
+mal_status mal_yaml_parse(const char *path, const char *text, size_t length, const cyaml_schema_value_t *schema,
+                          void **data, mal_error *e);
 void mal_yaml_free(const cyaml_schema_value_t *schema, void *data);
 #endif
