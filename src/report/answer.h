@@ -1,0 +1,39 @@
+/* What was asked and what was found, together: every report takes it. */
+#ifndef MAL_REPORT_ANSWER_H
+#define MAL_REPORT_ANSWER_H
+#include "price/price.h"
+#include "report/page.h"
+
+typedef struct mal_answer {
+  mal_plan plan; /* the program points to it: an answer does not move */
+  mal_program program;
+  mal_estimate estimate;
+  mal_remedy *remedies; /* when it does not fit */
+  int n_remedies;
+  const char *asked;   /* the machine as the user wrote it */
+  const char *command; /* reproduces the answer */
+  mal_status status;   /* not MAL_OK: this machine cannot hold such a layout at all, and error says why */
+  mal_error error;
+} mal_answer;
+
+enum { MAL_ANSWER_VERSION = 1 }; /* of docs/schema/plan.json */
+
+/* Lowers and prices a->plan; remedies only when asked for and it does not fit. */
+mal_status mal_answer_find(mal_arena *arena, mal_answer *a, bool remedies, mal_error *e);
+bool mal_answer_fits(const mal_answer *a);
+
+/* One answer at length; several side by side. */
+void mal_report_plan(mal_page *p, const mal_answer *a);
+void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count);
+/* JSON by docs/schema/plan.json: one answer, or {"version", "plans": [...]} of several. */
+json_t *mal_report_plan_json(const mal_answer *answers, int count);
+
+/* Names of catalogue values in use that nobody verified, "gpu.idle_w"; at most max, the count of all is returned. */
+int mal_unverified(mal_arena *a, const mal_machine *m, const char **names, int max);
+
+/* The command line again, quoted for a POSIX shell. */
+char *mal_report_command(mal_arena *a, int argc, char **argv);
+
+/* Options of a table as they stand in a struct, by name: {"seq": 8192, ...}. A choice that was left open is null. */
+json_t *mal_report_options_json(const mal_option *table, int count, const void *from);
+#endif

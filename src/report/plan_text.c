@@ -1,0 +1,271 @@
+/* One plan for people: what was asked, does it fit, where memory and time go, how fast, what it costs. */
+#include "core/units.h"
+#include "report/answer.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { LABEL = 10, BAR = 20 };
+
+static const char *percent(mal_arena *a, double share) {
+  return mal_print(a, share > 0 && share < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * share);
+}
+
+static const char *bar(mal_arena *a, double share) {
+  int full = share <= 0 ? 0 : share >= 1 ? BAR : (int)(share * BAR + 0.5);
+  char *text = mal_alloc(a, BAR * 3 + 1);
+  for (int i = 0; i < full; i++) strcat(text, "█");
+  return text;
+}
+
+/* --- what was asked ----------------------------------------------------------------------------------------------- */
+
+static void put_model(mal_page *p, const mal_plan *plan) {
+  const mal_model *m = &plan->model;
+  if (m->active_parameters != m->parameters)
+    mal_page_field(p, LABEL, _("model"), _("%s: %s parameters, %s active for one token, %lld layers"), m->name,
+                   mal_show_count((double)m->parameters), mal_show_count((double)m->active_parameters),
+                   (long long)m->layers);
+  else
+    mal_page_field(p, LABEL, _("model"), _("%s: %s parameters, %lld layers"), m->name,
+                   mal_show_count((double)m->parameters), (long long)m->layers);
+}
+
+static void put_machine(mal_page *p, const mal_plan *plan) {
+  const mal_machine *m = &plan->machine;
+  if (m->nodes == 1)
+    mal_page_field(p, LABEL, _("machine"), _("%lld × %s in one node: %s"), (long long)m->gpus_per_node, m->gpu->title,
+                   m->node->title);
+  else
+    mal_page_field(p, LABEL, _("machine"), _("%s × %s in %s nodes: %s"), mal_show_int(mal_machine_gpus(m)),
+                   m->gpu->title, mal_show_int(m->nodes), m->node->title);
+}
+
+static void put_question(mal_page *p, const mal_answer *a) {
+  const mal_plan *plan = &a->plan;
+  const mal_job *j = &plan->job;
+  put_model(p, plan);
+  put_machine(p, plan);
+  mal_page_field(p, LABEL, _("job"), _("%s in %s with %s, sequences of %s tokens"), mal_train_name[j->train],
+                 mal_precision_name[j->precision], mal_optimizer_name[j->optimizer], mal_show_int(j->seq));
+  mal_page_field(p, LABEL, _("layout"), "%s", mal_layout_show(p->arena, &plan->layout));
+  mal_page_field(p, LABEL, _("batch"), _("%s sequences (micro-batch × accumulation × dp), %s tokens a step"),
+                 plan->arithmetic, mal_show_int(j->global_batch * j->seq));
+  mal_page_field(p, LABEL, _("profile"), _("%s%s: %s"), plan->profile->name,
+                 plan->profile_spec && *plan->profile_spec ? "" : _(" (default for this layout)"),
+                 plan->profile->title);
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static const char *stage_words(const mal_answer *a, mal_arena *arena) {
+  if (a->plan.layout.pp == 1) return _("every GPU");
+  return mal_print(arena, _("each GPU of stage %d of %lld"), a->estimate.worst_stage + 1, (long long)a->plan.layout.pp);
+}
+
+static void put_verdict(mal_page *p, const mal_answer *a) {
+  const mal_estimate *e = &a->estimate;
+  int64_t missing = e->total_bytes - e->limit_bytes;
+  mal_page_put(p, "\n");
+  if (missing > 0) {
+    mal_page_styled(p, MAL_WRONG, "%s", _("Does not fit: "));
+    mal_page_wrap(p, strlen(_("Does not fit: ")), 0,
+                  mal_print(p->arena, _("%s needs %s of %s usable, %s (%s bytes) too much."), stage_words(a, p->arena),
+                            mal_show_bytes((double)e->total_bytes), mal_show_bytes((double)e->limit_bytes),
+                            mal_show_bytes((double)missing), mal_show_int(missing)));
+    return;
+  }
+  if (!e->host_fits || !e->nvme_fits) {
+    const mal_stage *s = &a->program.stages[e->worst_stage];
+    mal_page_styled(p, MAL_WRONG, "%s", _("Does not fit: "));
+    mal_page_wrap(p, strlen(_("Does not fit: ")), 0,
+                  mal_print(p->arena,
+                            _("the GPUs hold their part, but what is offloaded (%s to memory, %s to drives, for "
+                              "each of %lld GPUs) is more than %s of a node."),
+                            mal_show_bytes((double)s->host_bytes), mal_show_bytes((double)s->nvme_bytes),
+                            (long long)a->plan.machine.gpus_per_node,
+                            e->host_fits ? _("the drives") : _("the memory")));
+    return;
+  }
+  mal_page_styled(p, MAL_GOOD, "%s", _("Fits: "));
+  mal_page_wrap(p, strlen(_("Fits: ")), 0,
+                mal_print(p->arena, _("%s needs %s of %s usable, %s to spare (probability %.0f %%)."),
+                          stage_words(a, p->arena), mal_show_bytes((double)e->total_bytes),
+                          mal_show_bytes((double)e->limit_bytes), mal_show_bytes((double)-missing),
+                          100 * e->fit_probability));
+}
+
+static void put_memory(mal_page *p, const mal_answer *a) {
+  const mal_estimate *e = &a->estimate;
+  mal_table t;
+  mal_page_styled(p, MAL_BOLD, _("\nMemory of %s\n"), stage_words(a, p->arena));
+  mal_table_init(&t, p->arena, 2, "lrrl");
+  for (int i = 0; i < MAL_MEM_CAUSES; i++) {
+    double share = (double)e->memory_bytes[i] / (double)e->total_bytes;
+    if (e->memory_bytes[i])
+      mal_table_row(&t, MAL_PLAIN, _(mal_memory_name[i]), mal_show_bytes((double)e->memory_bytes[i]),
+                    percent(p->arena, share), bar(p->arena, share));
+  }
+  mal_table_row(&t, MAL_BOLD, _("total"), mal_show_bytes((double)e->total_bytes), "", "");
+  mal_table_put(&t, p);
+  const mal_stage *s = &a->program.stages[e->worst_stage];
+  if (s->host_bytes || s->nvme_bytes)
+    mal_page_put(p, _("  offloaded by each GPU: %s to memory, %s to drives\n"), mal_show_bytes((double)s->host_bytes),
+                 mal_show_bytes((double)s->nvme_bytes));
+}
+
+/* --- time --------------------------------------------------------------------------------------------------------- */
+
+static void put_time(mal_page *p, const mal_answer *a) {
+  const mal_estimate *e = &a->estimate;
+  mal_table t;
+  mal_page_styled(p, MAL_BOLD, _("\nTime of one step, by cause\n"));
+  mal_table_init(&t, p->arena, 2, "lrrl");
+  for (int i = 0; i < MAL_TIME_CAUSES; i++)
+    if (e->time_s[i] > 0)
+      mal_table_row(&t, MAL_PLAIN, _(mal_time_name[i]), mal_show_time(e->time_s[i]),
+                    percent(p->arena, e->time_s[i] / e->step_s), bar(p->arena, e->time_s[i] / e->step_s));
+  mal_table_row(&t, MAL_BOLD, _("step"), mal_show_time(e->step_s), "", "");
+  mal_table_put(&t, p);
+}
+
+static void put_speed(mal_page *p, const mal_answer *a) {
+  const mal_estimate *e = &a->estimate;
+  const mal_plan *plan = &a->plan;
+  mal_dtype type = mal_precision_gemm((mal_precision)plan->job.precision);
+  mal_page_put(p, "\n");
+  mal_page_field(p, LABEL, _("step"), _("%s; 80 %% interval %s to %s%s%s%s"), mal_show_time(e->step_s),
+                 mal_show_time(e->step_interval.low), mal_show_time(e->step_interval.high),
+                 e->interval_class ? _(" (class: ") : "", e->interval_class ? e->interval_class : "",
+                 e->interval_class ? ")" : "");
+  mal_page_field(p, LABEL, _("speed"), _("%s tokens/s, %s a GPU"), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
+                 mal_show_rate(e->model_flops_per_s_per_gpu, "FLOP/s"));
+  mal_page_field(
+      p, LABEL, "MFU",
+      _("%.1f %% (model FLOPs, causal attention halved, recomputation not counted, over the dense %s peak of "
+        "%s); HFU %.1f %% (all FLOPs executed)"),
+      100 * e->mfu, mal_dtype_name[type], mal_show_rate(plan->machine.gpu->flops[type].value, "FLOP/s"), 100 * e->hfu);
+  if (e->why && *e->why) mal_page_field(p, LABEL, _("because"), "%s", e->why);
+}
+
+/* --- energy and money --------------------------------------------------------------------------------------------- */
+
+static const char *usd(mal_arena *a, double x) {
+  return x >= 1000 ? mal_print(a, "USD %s", mal_show_count(x)) : mal_print(a, "USD %.3g", x);
+}
+
+static void put_cost(mal_page *p, const mal_answer *a) {
+  const mal_estimate *e = &a->estimate;
+  mal_page_field(p, LABEL, _("cost"), _("%s and %.3g kWh for a million tokens; the machine draws %s"),
+                 e->usd_per_mtoken > 0 ? usd(p->arena, e->usd_per_mtoken) : _("no price known"), e->kwh_per_mtoken,
+                 mal_show_rate(e->power_w, "W"));
+  if (e->time_to_target_s <= 0) return;
+  mal_page_field(p, LABEL, _("target"), _("%s tokens: %s at a goodput of %.1f %%, %s GPU-hours, %s kWh%s%s"),
+                 mal_show_count(e->tokens_to_target), mal_show_time(e->time_to_target_s), 100 * e->goodput,
+                 mal_show_count(e->gpu_hours), mal_show_count(e->energy_kwh), e->cost_usd > 0 ? ", " : "",
+                 e->cost_usd > 0 ? usd(p->arena, e->cost_usd) : "");
+}
+
+static void put_unverified(mal_page *p, const mal_answer *a) {
+  enum { SHOWN = 6 };
+  const char *names[SHOWN];
+  int count = mal_unverified(p->arena, &a->plan.machine, names, SHOWN);
+  if (!count) return;
+  mal_page list;
+  mal_page_init(&list, p->arena, false);
+  for (int i = 0; i < count && i < SHOWN; i++) mal_page_put(&list, "%s%s", i ? ", " : "", names[i]);
+  if (count > SHOWN) mal_page_put(&list, _(" and %d more (malha machines %s)"), count - SHOWN, a->plan.machine_spec);
+  mal_page_styled(p, MAL_WARN, "%s", _("UNVERIFIED"));
+  mal_page_wrap(p, strlen(_("UNVERIFIED")), LABEL, mal_print(p->arena, "%s%s", " ", list.text));
+}
+
+/* --- what would make it fit --------------------------------------------------------------------------------------- */
+
+static void put_remedies(mal_page *p, const mal_answer *a) {
+  mal_page_styled(p, MAL_BOLD, "%s", _("\nWhat would make it fit, each with its cost (nothing was switched)\n"));
+  if (!a->n_remedies) {
+    mal_page_put(p, _("  none of the changes that were tried is enough\n"));
+    return;
+  }
+  mal_table t;
+  bool target = a->estimate.tokens_to_target > 0;
+  mal_table_init(&t, p->arena, 2, "lrrrr");
+  mal_table_row(&t, MAL_DIM, _("add"), _("memory"), "tokens/s", "USD/Mtok",
+                target ? mal_print(p->arena, _("%s tokens"), mal_show_count(a->estimate.tokens_to_target)) : "");
+  for (int i = 0; i < a->n_remedies; i++) {
+    const mal_remedy *r = &a->remedies[i];
+    const mal_estimate *e = &r->estimate;
+    mal_table_row(&t, MAL_PLAIN, r->change, mal_show_bytes((double)e->total_bytes),
+                  mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
+                  e->usd_per_mtoken > 0 ? mal_print(p->arena, "%.3g", e->usd_per_mtoken) : "-",
+                  target ? mal_show_time(e->time_to_target_s) : "");
+  }
+  mal_table_put(&t, p);
+}
+
+void mal_report_plan(mal_page *p, const mal_answer *a) {
+  put_question(p, a);
+  put_verdict(p, a);
+  put_memory(p, a);
+  if (mal_answer_fits(a)) {
+    put_time(p, a);
+    put_speed(p, a);
+    put_cost(p, a);
+  } else {
+    mal_page_put(p, _("\nWere memory no limit: "));
+    mal_page_put(p, _("%s a step, %s tokens/s\n"), mal_show_time(a->estimate.step_s),
+                 mal_show_int((int64_t)(a->estimate.tokens_per_s + 0.5)));
+    put_remedies(p, a);
+  }
+  put_unverified(p, a);
+  mal_page_styled(p, MAL_DIM, _("\nagain: %s\n"), a->command);
+}
+
+/* --- several machines --------------------------------------------------------------------------------------------- */
+
+static const char *fits_words(mal_arena *arena, const mal_answer *a) {
+  const mal_estimate *e = &a->estimate;
+  if (e->total_bytes > e->limit_bytes)
+    return mal_print(arena, _("no, %s over"), mal_show_bytes((double)(e->total_bytes - e->limit_bytes)));
+  return mal_answer_fits(a) ? _("yes") : _("no, host");
+}
+
+void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) {
+  const mal_answer *first = NULL;
+  for (int i = count; i--;)
+    if (!answers[i].status) first = &answers[i];
+  if (first) {
+    put_model(p, &first->plan);
+    mal_page_field(p, LABEL, _("job"), _("%s in %s with %s, sequences of %s tokens"),
+                   mal_train_name[first->plan.job.train], mal_precision_name[first->plan.job.precision],
+                   mal_optimizer_name[first->plan.job.optimizer], mal_show_int(first->plan.job.seq));
+    mal_page_put(p, "\n");
+  }
+  mal_table t;
+  bool target = first && first->estimate.tokens_to_target > 0;
+  mal_table_init(&t, p->arena, 0, "llrrrrrr");
+  mal_table_row(&t, MAL_DIM, _("machine"), _("fits"), _("step"), "tokens/s", "MFU", "USD/Mtok", "kWh/Mtok",
+                target ? mal_print(p->arena, _("%s tokens"), mal_show_count(first->estimate.tokens_to_target)) : "");
+  for (int i = 0; i < count; i++) {
+    const mal_answer *a = &answers[i];
+    const mal_estimate *e = &a->estimate;
+    if (a->status)
+      mal_table_row(&t, MAL_WARN, a->asked, _("no such split"), "", "", "", "", "", "");
+    else
+      mal_table_row(&t, mal_answer_fits(a) ? MAL_PLAIN : MAL_WARN, a->asked, fits_words(p->arena, a),
+                    mal_show_time(e->step_s), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
+                    mal_print(p->arena, "%.1f %%", 100 * e->mfu),
+                    e->usd_per_mtoken > 0 ? mal_print(p->arena, "%.3g", e->usd_per_mtoken) : "-",
+                    mal_print(p->arena, "%.3g", e->kwh_per_mtoken), target ? mal_show_time(e->time_to_target_s) : "");
+  }
+  mal_table_put(&t, p);
+  for (int i = 0; i < count; i++)
+    if (answers[i].status) {
+      mal_page_put(p, "\n");
+      mal_page_wrap(p, 0, 2, mal_print(p->arena, "%s: %s", answers[i].asked, answers[i].error.text));
+    }
+  if (first) {
+    mal_page_put(p, "\n");
+    mal_page_field(p, LABEL, _("profile"), "%s", first->plan.profile->name);
+  }
+  mal_page_styled(p, MAL_DIM, _("\nagain: %s\n"), answers->command);
+}
