@@ -38,6 +38,7 @@ extern const char *const mal_train_name[], *const mal_precision_name[], *const m
 
 void mal_job_default(mal_job *j);
 mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e); /* job.yaml; keys = option names */
+mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_job *j, mal_error *e);
 mal_dtype mal_precision_gemm(mal_precision p);  /* type of the linear layers' products */
 mal_dtype mal_precision_store(mal_precision p); /* type of activations and computed weights in memory */
 #endif

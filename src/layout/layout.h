@@ -14,7 +14,9 @@ typedef enum mal_tristate { MAL_AUTO = -1, MAL_OFF = 0, MAL_ON = 1 } mal_tristat
 typedef enum mal_axis { MAL_AXIS_TP, MAL_AXIS_CP, MAL_AXIS_DP, MAL_AXIS_PP, MAL_AXIS_EP, MAL_AXIS_ETP, MAL_AXIS_EDP, MAL_AXES } mal_axis;
 
 typedef struct mal_layout {
-  int64_t tp, cp, dp, pp, vpp, ep, etp; /* vpp: chunks per stage (virtual stages); dp 0: derived from the GPUs */
+  int64_t tp, cp, dp, pp;  /* dp 0: derived from the GPUs */
+  int64_t vpp;             /* chunks per stage (virtual stages); 0: the profile's default */
+  int64_t ep, etp;         /* etp 0: tp where that divides the experts' ranks (Megatron's default), else 1 */
   int zero;                /* 0..3; 3 = FSDP. -1: the profile's */
   int64_t hybrid;          /* ZeRO-3/FSDP shard group, ranks; 0 = whole dp·cp (HSDP: GPUs of a node) */
   int sequence_parallel;   /* mal_tristate; only with tp > 1 */
@@ -33,7 +35,7 @@ typedef struct mal_layout {
 /* "tp=8,pp=2,dp=1,zero=1,micro-batch=1,recompute=selective": keys are the option names of mal_layout_options. */
 extern const mal_option mal_layout_options[];
 extern const int mal_layout_option_count;
-void mal_layout_default(mal_layout *l);
+void mal_layout_default(mal_layout *l); /* one GPU of everything, dp and the batch derived, the rest the profile's */
 mal_status mal_layout_parse(mal_arena *a, const char *text, mal_layout *l, mal_error *e);
 char *mal_layout_show(mal_arena *a, const mal_layout *l); /* the shortest text that parses to the same layout */
 
@@ -45,11 +47,18 @@ mal_status mal_layout_complete(mal_arena *a, const mal_model *m, const mal_machi
 
 /* Size of the group over a mask of axes (1 << MAL_AXIS_TP | ...), and how it lies on nodes: price sees only this. */
 typedef struct mal_group {
-  int64_t size, ranks_per_node, nodes; /* ranks_per_node: members in one node */
+  int64_t size, ranks_per_node, nodes; /* ranks_per_node: members in one node, or in one NVLink domain where that is larger (NVL72) */
+  int64_t ranks_per_nvlink;            /* members that reach each other over NVLink; 1 where there is none */
   int64_t stride;                      /* between neighbours, ranks */
   double nic_share;                    /* groups of this kind that share a node's NICs at the same time, as ranks: NICs per member */
 } mal_group;
 mal_group mal_layout_group(const mal_layout *l, const mal_machine *machine, unsigned axes);
+/* ZeRO's shard group (dp·cp, or `hybrid` of it) and the group of the ranks that hold the same shard (size 1 unless hybrid). */
+mal_group mal_layout_shard_group(const mal_layout *l, const mal_machine *machine);
+mal_group mal_layout_replica_group(const mal_layout *l, const mal_machine *machine);
+/* GPUs of the machine that reach each other over NVLink at full rate, as whole nodes where the domain spans several. Racks
+ * are filled evenly: of 256 GPUs in NVL72 racks, 64 a rack. */
+int64_t mal_machine_domain(const mal_machine *machine);
 int64_t mal_layout_world(const mal_layout *l);
 int64_t mal_layout_edp(const mal_layout *l); /* expert data parallel: tp·cp·dp / (etp·ep) */
 

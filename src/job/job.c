@@ -1,0 +1,123 @@
+#include "job/job.h"
+#include "core/file.h"
+#include "core/yaml.h"
+#include <assert.h>
+#include <string.h>
+
+const char *const mal_train_name[] = {"pretrain", "finetune", "lora", "qlora", NULL};
+const char *const mal_precision_name[] = {"bf16", "fp16", "fp8", "mxfp8", "nvfp4", "tf32", "fp32", NULL};
+const char *const mal_optimizer_name[] = {"adamw", "adamw-bf16", "adamw-8bit", "sgd",       "sgd-momentum",
+                                          "lion",  "adafactor",  "muon",       NULL};
+static const char *const lora_targets[] = {"all", "attention"};
+
+static_assert(sizeof mal_train_name / sizeof *mal_train_name == MAL_TRAINS + 1, "a name for each");
+static_assert(sizeof mal_precision_name / sizeof *mal_precision_name == MAL_PRECISIONS + 1, "a name for each");
+static_assert(sizeof mal_optimizer_name / sizeof *mal_optimizer_name == MAL_OPTIMIZERS + 1, "a name for each");
+
+#define AT(member) offsetof(mal_job, member)
+
+const mal_option mal_job_options[] = {
+    {"train", 0, MAL_OPT_CHOICE, AT(train), "KIND", NULL, mal_train_name, "pretrain, finetune, lora or qlora"},
+    {"precision", 0, MAL_OPT_CHOICE, AT(precision), "TYPE", NULL, mal_precision_name,
+     "type of the linear layers' products: bf16, fp16, fp8, mxfp8, nvfp4, tf32, fp32"},
+    {"optimizer", 0, MAL_OPT_CHOICE, AT(optimizer), "NAME", NULL, mal_optimizer_name,
+     "adamw, adamw-bf16, adamw-8bit, sgd, sgd-momentum, lion, adafactor, muon"},
+    {"seq", 's', MAL_OPT_COUNT, AT(seq), "N", NULL, NULL, "tokens of one sequence (default: the model's, up to 8192)"},
+    {"global-batch", 'b', MAL_OPT_COUNT, AT(global_batch), "N", NULL, NULL, "sequences of one step"},
+    {"accumulation", 0, MAL_OPT_COUNT, AT(accumulation), "N", NULL, NULL,
+     "micro-batches of one data-parallel rank in a step"},
+    {"tokens", 0, MAL_OPT_COUNT, AT(tokens), "N", NULL, NULL, "tokens to train on, such as 15T"},
+    {"lora-rank", 0, MAL_OPT_COUNT, AT(lora_rank), "N", NULL, NULL, "rank of the LoRA matrices (default 16)"},
+    {"lora-targets", 0, MAL_OPT_TEXT, AT(lora_targets), "WHICH", NULL, NULL,
+     "linear layers that get LoRA matrices: all or attention (default all)"},
+    {"deadline", 0, MAL_OPT_QUANTITY, AT(deadline_s), "TIME", "s", NULL, "time the training may take, such as 30d"},
+    {"budget", 0, MAL_OPT_QUANTITY, AT(budget_usd), "USD", "USD", NULL, "money the training may cost"},
+    {"checkpoint-interval", 0, MAL_OPT_QUANTITY, AT(checkpoint_interval_s), "TIME", "s", NULL,
+     "time between checkpoints (default: the best by Young and Daly)"},
+    {"usd-per-gpu-hour", 0, MAL_OPT_NUMBER, AT(usd_per_gpu_hour), "X", NULL, NULL,
+     "price of one GPU for an hour (default: the catalogue's)"},
+    {"usd-per-kwh", 0, MAL_OPT_NUMBER, AT(usd_per_kwh), "X", NULL, NULL, "price of electricity (default: not priced)"},
+    {"pue", 0, MAL_OPT_NUMBER, AT(pue), "X", NULL, NULL, "facility power over IT power (default 1.3)"},
+};
+const int mal_job_option_count = sizeof mal_job_options / sizeof *mal_job_options;
+
+enum { OPTIONS = sizeof mal_job_options / sizeof *mal_job_options, VALUE_MAX = 4096 };
+
+void mal_job_default(mal_job *j) {
+  *j = (mal_job){
+      .lora_rank = 16,
+      .lora_targets = lora_targets[0],
+      .usd_per_gpu_hour = -1,
+      .usd_per_kwh = -1,
+      .pue = 1.3,
+  };
+}
+
+/* Every option as optional text, so that job.yaml and the command line are read by the same parsers. */
+static const cyaml_schema_field_t *job_schema(mal_arena *a) {
+  cyaml_schema_field_t *fields = MAL_ARRAY(a, cyaml_schema_field_t, 2 * OPTIONS + 1);
+  for (int i = 0; i < 2 * OPTIONS; i++) {
+    char *key = mal_copy(a, mal_job_options[i % OPTIONS].name);
+    bool has_dash = false;
+    for (char *c = key; *c; c++)
+      if (*c == '-') {
+        has_dash = true;
+        *c = i < OPTIONS ? '-' : '_';
+      }
+    fields[i].key = i < OPTIONS || has_dash ? key : mal_print(a, "%s ", key); /* a key that no file has */
+    fields[i].data_offset = (uint32_t)((size_t)i * sizeof(char *));
+    fields[i].value = (cyaml_schema_value_t){.type = CYAML_STRING,
+                                             .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+                                             .data_size = 1,
+                                             .string = {0, VALUE_MAX}};
+  }
+  return fields;
+}
+
+static mal_status check(const char *path, const mal_job *j, mal_error *e) {
+  for (int i = 0; i < 2; i++)
+    if (strcmp(j->lora_targets, lora_targets[i]) == 0)
+      return j->pue >= 1 && j->pue <= 10
+                 ? MAL_OK
+                 : mal_fail(e, MAL_BAD, _("%s: pue is %g; it must lie between 1 and 10."), path, j->pue);
+  return mal_fail(e, MAL_BAD, _("%s: lora-targets is '%s'; it must be all or attention."), path, j->lora_targets);
+}
+
+mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_job *j, mal_error *e) {
+  const cyaml_schema_value_t schema = {.type = CYAML_MAPPING,
+                                       .flags = CYAML_FLAG_POINTER,
+                                       .data_size = 2 * OPTIONS * sizeof(char *),
+                                       .mapping.fields = job_schema(a)};
+  void *data = NULL;
+  mal_status s = mal_yaml_parse(path, text, length, &schema, &data, e);
+  if (s != MAL_OK)
+    return s;
+  char **values = data;
+  for (int i = 0; values && i < 2 * OPTIONS && s == MAL_OK; i++)
+    if (values[i])
+      s = mal_option_set(mal_job_options, OPTIONS, mal_job_options[i % OPTIONS].name, mal_copy(a, values[i]), j, e);
+  if (data)
+    mal_yaml_free(&schema, data);
+  return s == MAL_OK ? check(path, j, e) : mal_fail_in(e, "%s", path);
+}
+
+mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e) {
+  char *text;
+  size_t length;
+  mal_status s = mal_file_read(a, path, MAL_YAML_LIMIT_BYTES, &text, &length, e);
+  return s == MAL_OK ? mal_job_parse(a, path, text, length, j, e) : s;
+}
+
+mal_dtype mal_precision_gemm(mal_precision p) {
+  static const mal_dtype of[MAL_PRECISIONS] = {
+      [MAL_P_BF16] = MAL_BF16, [MAL_P_FP16] = MAL_F16,  [MAL_P_FP8] = MAL_F8,   [MAL_P_MXFP8] = MAL_F8,
+      [MAL_P_NVFP4] = MAL_F4,  [MAL_P_TF32] = MAL_TF32, [MAL_P_FP32] = MAL_F32,
+  };
+  return of[p];
+}
+
+mal_dtype mal_precision_store(mal_precision p) {
+  if (p == MAL_P_TF32 || p == MAL_P_FP32)
+    return MAL_F32;
+  return p == MAL_P_FP16 ? MAL_F16 : MAL_BF16;
+}
