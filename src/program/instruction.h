@@ -47,7 +47,7 @@ typedef enum mal_flag {
   MAL_INS_CHUNKED = 64,    /* a collective that its neighbouring product consumes or produces piece by piece (tp overlap) */
   MAL_INS_RECOMPUTED = 128,
   MAL_INS_GROUPED = 256,   /* one kernel over `batch` experts with their own row counts */
-  MAL_INS_SAVES_INPUT = 512 /* profile: keep the input for backward though the output would do */
+  MAL_INS_SAVES_INPUT = 512 /* profile: keep the input for backward though its gradient could do without */
 } mal_flag;
 
 /* Why time is spent: the rows of "time by cause". */
@@ -63,32 +63,49 @@ typedef enum mal_memory_cause {
 } mal_memory_cause;
 
 /* Meaning of sizes.v by opcode:
- *   MATMUL       m, n, k, batch                (GROUPED: m rows an expert, batch experts)
+ *   MATMUL       m, n, k, batch, window        (GROUPED: m rows an expert, batch experts; window: CAUSAL scores only, 0 none)
  *   ATTENTION    sequences, q_len, kv_len, q_heads, kv_heads, d_qk, d_v, window (0 none)
  *   SOFTMAX, NORM, CROSS_ENTROPY, ROUTE, REDUCE_ROWS   rows, cols
  *   ROPE, ACTIVATION, DROPOUT, CAST, ADD, FILL, SCALE, PERMUTE, SUM_SQUARES, OPTIMIZER, EMBED   elements
  *   COLLECTIVE   bytes of the whole buffer: all-reduce its size, all-gather the gathered size, reduce-scatter the input
  *                size, all-to-all what one rank sends to all (itself included), broadcast its size
- *   SEND, RECV, COPY   bytes */
+ *   SEND, RECV, COPY   bytes. A SEND with an output exchanges: to the next member of its group, from the one before.
+ *
+ * Order of operands (x an activation, w a weight, d a gradient; [] when present):
+ *   MATMUL       x, w, [bias] -> y, or up to three pieces of y's columns (q, k, v; gate, up) in one product.
+ *                Input gradient: pieces of dy at in[0..2], w at in[3] -> dx. Weight gradient: pieces of dy, x at in[3] -> dw.
+ *   ATTENTION    q, k, v -> o, lse.            GRAD: q, k, v, o, do, lse -> dq, dk, dv
+ *   SOFTMAX      scores -> probabilities.      GRAD: probabilities, dy -> dx
+ *   NORM         x, [w], [bias] -> y, stats.   GRAD: x, [w], stats, dy -> dx, [dw], [dbias]
+ *   ROPE         tensors -> rotated tensors (MLA: k without position, shared rotary key -> k).  GRAD: the same with d
+ *   ACTIVATION   x or gate, up -> y.           GRAD: x or gate, up, dy at in[2] -> dx or dgate, dup
+ *   DROPOUT      x, [bias], [residual] -> y, mask.   GRAD: mask, dy -> dx
+ *   EMBED        ids, table -> rows.           GRAD: ids, d -> dtable
+ *   CROSS_ENTROPY logits, labels, [row maxima] -> row sums, [probabilities].  GRAD: what was kept, labels, sums -> dlogits
+ *   ROUTE        scores -> weights, indices.   GRAD: weights, dweights -> dscores
+ *   PERMUTE      rows, indices, [weights] -> rows.  GRAD: d, indices, [weights, rows] -> drows, [dweights]
+ *   SCALE        x, [factors] -> y (product element by element, or by row or column).  GRAD: x, factors, dy -> dx, [dfactors]
+ *   ADD          any number of terms (a bias is repeated over rows) -> sum
+ *   OPTIMIZER    gradient, master, state -> master, state, parameter */
 typedef struct mal_sizes { int64_t v[8]; } mal_sizes;
 
-enum { MAL_NO_BUFFER = 0xffff, MAL_NO_EVENT = 0xffff };
+enum { MAL_INPUTS = 6, MAL_OUTPUTS = 3, MAL_NO_BUFFER = 0xffff, MAL_NO_EVENT = 0xffff };
 
 typedef struct mal_instruction {
   uint8_t op, stream, dtype, variant; /* dtype: of the product or of the elements moved */
   uint16_t flags;
   uint8_t cause;                      /* mal_time_cause */
   uint8_t axes;                       /* group: mask of 1 << mal_axis, 0 none */
-  uint16_t in[4], out[3];             /* buffers, MAL_NO_BUFFER */
+  uint16_t in[MAL_INPUTS], out[MAL_OUTPUTS]; /* buffers, MAL_NO_BUFFER where none; see the opcodes for the order */
   uint16_t wait[2], record;           /* events of the block, across streams */
   uint32_t sizes;                     /* index into the block's sizes */
-  uint32_t origin;                    /* forward instruction that this is the gradient of; else itself */
+  uint32_t origin;                    /* F instruction that this is the gradient or the repetition of; else itself */
 } mal_instruction;
 
 typedef struct mal_op_row {
   const char *name;
   mal_time_cause cause;
-  uint8_t saves;   /* gradient reads: bit i = input i, bit 4+j = output j */
+  uint16_t saves;  /* gradient reads: bit i = input i, bit 8+j = output j */
   /* FLOPs of one execution (multiply and add are two); memory-bound kernels count 0 as is the field's custom. */
   double (*flops)(const mal_instruction *i, const mal_sizes *s);
 } mal_op_row;

@@ -1,0 +1,25 @@
+/* Lowering of one block: everything it depends on in, its instruction lists out. */
+#ifndef MAL_PROGRAM_LOWER_BLOCK_H
+#define MAL_PROGRAM_LOWER_BLOCK_H
+#include "core/status.h"
+#include "plan/plan.h"
+#include "program/block.h"
+
+typedef struct mal_block_request {
+  const mal_plan *plan;  /* complete */
+  mal_block_class block_class;
+  int kind;              /* LAYER, MTP: layer kind */
+  int recompute;         /* LAYER: mal_recompute */
+  bool split;            /* lists B and W; else BW */
+  bool tied_here;        /* HEAD of a model with tied embeddings: the table lies in this stage */
+  bool no_input_grad;    /* LAYER: nothing below is trained (the first layer with LoRA) */
+  /* SYNC, OPTIMIZER: sums over the blocks of the stage, each times its count, of the fields of the same name */
+  int64_t dense_elements, expert_elements, replicated_elements, vector_elements, tied_elements;
+} mal_block_request;
+
+/* out's arrays are the arena's. Errors: what cannot be lowered is said by name (MAL_BAD). */
+mal_status mal_block_lower(mal_arena *a, const mal_block_request *r, mal_block *out, mal_error *e);
+
+/* Bytes of optimizer state for `elements` trained parameters, of which `vectors` are no matrices of a layer. */
+int64_t mal_optimizer_state_bytes(int optimizer, int64_t elements, int64_t vectors);
+#endif
