@@ -50,10 +50,23 @@ typedef struct mal_program {
 /* The plan must be complete. Errors: what cannot be lowered is said by name (exit 2). Does not say whether it fits. */
 mal_status mal_lower(mal_arena *a, const mal_plan *plan, mal_program *p, mal_error *e);
 
-/* A stage's table in issue order. *steps is arena-owned. */
+/* A stage's table in issue order. *steps is arena-owned. The tables of all stages are parts of one global sequence, so that no
+ * stage can wait in a circle, even where each SEND waits for its RECV. A SEND need not hold its stage back; a RECV holds back
+ * only what it feeds. Schedules that split use B and W and never BW. Errors (exit 2): micro-batches that the schedule cannot take. */
 mal_status mal_schedule_stage(mal_arena *a, const mal_layout *l, int64_t micro_batches, int64_t stage, mal_step **steps, int64_t *count, mal_error *e);
+/* The other stage of a SEND or RECV; -1 for other entries. */
+int64_t mal_schedule_peer(const mal_layout *l, int64_t stage, const mal_step *step);
+/* Chunks of a stage: vpp; DualPipe 2. DualPipe's micro-batches 0 .. M/2-1 go through chunk 0, the others through chunk 1. */
+int64_t mal_schedule_chunks(const mal_layout *l);
+/* The virtual stage (index into mal_layout_stages) that chunk c of stage s is: c · pp + s; DualPipe s, and for chunk 1 pp-1-s. */
+int64_t mal_schedule_part(const mal_layout *l, int64_t stage, int64_t chunk);
+bool mal_schedule_splits(const mal_layout *l); /* uses B and W apart */
 /* Most micro-batches of chunk c that stage s holds between forward and (last) backward part: from the table. */
 int64_t mal_schedule_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t chunk);
+void mal_schedule_all_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t *slots); /* of every chunk at once */
+/* Most bytes that all chunks of a stage hold at one time, when one slot of chunk c takes slot_bytes[c]. Less than the sum of the
+ * chunks' own maxima. *held (may be NULL) gets the micro-batches of each chunk at that time. */
+int64_t mal_schedule_peak(const mal_layout *l, int64_t micro_batches, int64_t stage, const int64_t *slot_bytes, int64_t *held);
 
 /* Readable and JSON forms of a program (malha lower). */
 char *mal_program_text(mal_arena *a, const mal_program *p);
