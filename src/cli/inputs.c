@@ -1,0 +1,153 @@
+#include "cli/inputs.h"
+#include "core/file.h"
+#include "core/suggest.h"
+#include <stdio.h>
+#include <string.h>
+
+#define AT(member) offsetof(mal_inputs, member)
+const mal_option mal_input_options[] = {
+    {"on", 0, MAL_OPT_TEXT, AT(on), "MACHINE", NULL, NULL,
+     N_("what it runs on: 8xh100-sxm, 16x8xh100-sxm, 4xdgx-h100 or a machine file; several, side by side, with "
+        "commas")},
+    {"layout", 'l', MAL_OPT_TEXT, AT(layout_text), "KEYS", NULL, NULL,
+     N_("how it is split: tp=8,pp=2,micro-batch=1; the keys are below")},
+    {"offload", 0, MAL_OPT_TEXT, AT(offload), "WHAT:WHERE", NULL, NULL,
+     N_("optimizer:cpu, optimizer:nvme, params:cpu or params:nvme; several with commas")},
+    {"profile", 0, MAL_OPT_TEXT, AT(profile), "NAME", NULL, NULL,
+     N_("the framework that does it: malha, megatron, fsdp2 or deepspeed (default: megatron when tp, pp or ep is above "
+        "1, "
+        "else fsdp2)")},
+    {"job", 0, MAL_OPT_TEXT, AT(job_file), "FILE", NULL, NULL, N_("job options from a YAML file; flags win over it")},
+    {"from", 0, MAL_OPT_TEXT, AT(from), "FILE", NULL, NULL, N_("start from a plan.json; flags win over it")},
+    {"json", 0, MAL_OPT_FLAG, AT(json), NULL, NULL, NULL, N_("the same facts as JSON")},
+    {"help", 'h', MAL_OPT_FLAG, AT(help), NULL, NULL, NULL, N_("this help")},
+};
+const int mal_input_option_count = sizeof mal_input_options / sizeof *mal_input_options;
+
+/* One table out of three: the job's offsets move to where the job lies. */
+static size_t compose(const mal_option *own, int own_count, mal_option *all) {
+  size_t n = 0;
+  for (int i = 0; i < mal_input_option_count; i++) all[n++] = mal_input_options[i];
+  for (int i = 0; i < own_count; i++) all[n++] = own[i];
+  for (int i = 0; i < mal_job_option_count; i++) {
+    all[n] = mal_job_options[i];
+    all[n++].offset += offsetof(mal_inputs, job);
+  }
+  return n;
+}
+
+/* "--tp 8": a layout key given as an option. */
+static mal_status layout_key_as_option(const mal_option *table, size_t count, int argc, char **argv, mal_error *e) {
+  for (int i = 1; i < argc; i++) {
+    const char *name = argv[i] + 2;
+    if (strncmp(argv[i], "--", 2) != 0 || !*name) continue;
+    size_t length = strcspn(name, "=");
+    bool known = false;
+    for (size_t k = 0; k < count; k++) known |= strncmp(table[k].name, name, length) == 0 && !table[k].name[length];
+    for (int k = 0; k < mal_layout_option_count && !known; k++)
+      if (strncmp(mal_layout_options[k].name, name, length) == 0 && !mal_layout_options[k].name[length])
+        return mal_fail(e, MAL_BAD, _("--%s is part of the layout: write --layout %s=..., all keys in one word."),
+                        mal_layout_options[k].name, mal_layout_options[k].name);
+  }
+  return MAL_OK;
+}
+
+static mal_status parse_flags(mal_arena *a, const mal_option *own, int own_count, int argc, char **argv, mal_inputs *in,
+                              mal_error *e) {
+  mal_option *all = MAL_ARRAY(a, mal_option, mal_input_option_count + own_count + mal_job_option_count);
+  size_t count = compose(own, own_count, all);
+  int n = 0;
+  mal_status status = layout_key_as_option(all, count, argc, argv, e);
+  return status ? status : mal_options_parse(all, count, argc, argv, in, &in->model, 1, &n, e);
+}
+
+/* "optimizer:cpu,params:nvme" sets offload-optimizer and offload-params. */
+static mal_status set_offload(const char *text, mal_layout *l, mal_error *e) {
+  for (const char *at = text; *at;) {
+    char key[64], what[32] = "", where[32] = "";
+    size_t length = strcspn(at, ","), colon = strcspn(at, ":,");
+    if (colon < sizeof what) memcpy(what, at, colon);
+    if (at[colon] == ':' && length - colon - 1 < sizeof where) memcpy(where, at + colon + 1, length - colon - 1);
+    bool known = strcmp(what, "optimizer") == 0 || strcmp(what, "params") == 0;
+    if (!known || !*where)
+      return mal_fail(e, MAL_BAD,
+                      _("--offload %s: give optimizer or params, a colon, and cpu or nvme, as optimizer:cpu."), text);
+    snprintf(key, sizeof key, "offload-%s", what);
+    mal_status status = mal_option_set(mal_layout_options, (size_t)mal_layout_option_count, key, where, l, e);
+    if (status) return mal_fail_in(e, "--offload");
+    at += length + (at[length] == ',');
+  }
+  return MAL_OK;
+}
+
+/* The user's flags on top of a plan: what the plan had derived from what they replace is derived again. */
+static void forget_derived(const mal_inputs *flags, const mal_plan *plan, mal_inputs *in) {
+  if (flags->on && strcmp(flags->on, plan->machine_spec) != 0) in->layout.dp = 0;
+  if (flags->job.global_batch) in->job.accumulation = flags->job.accumulation;
+  if (flags->job.accumulation && !flags->job.global_batch) in->job.global_batch = 0;
+  if (flags->layout_text) mal_layout_default(&in->layout);
+}
+
+static mal_status start_from_plan(mal_arena *a, const mal_inputs *flags, mal_inputs *in, mal_error *e) {
+  mal_plan *plan = MAL_NEW(a, mal_plan);
+  mal_status status = mal_plan_read(a, flags->from, plan, e);
+  if (status) return status;
+  in->model = plan->model_spec;
+  in->on = plan->machine_spec;
+  in->profile = *plan->profile_spec ? plan->profile_spec : NULL;
+  in->job = plan->job;
+  in->layout = plan->layout;
+  forget_derived(flags, plan, in);
+  return MAL_OK;
+}
+
+static void split_machines(mal_arena *a, mal_inputs *in) {
+  in->machines = MAL_ARRAY(a, char *, strlen(in->on) / 2 + 2);
+  if (mal_is_file(in->on)) {
+    in->machines[in->n_machines++] = mal_copy(a, in->on);
+    return;
+  }
+  for (char *at = mal_copy(a, in->on); at;) {
+    char *comma = strchr(at, ',');
+    if (comma) *comma = '\0';
+    at += strspn(at, " ");
+    if (*at) in->machines[in->n_machines++] = at;
+    at = comma ? comma + 1 : NULL;
+  }
+}
+
+static mal_status check(mal_arena *a, mal_inputs *in, mal_error *e) {
+  enum { MOST = 64 };
+  if (!in->model)
+    return mal_fail(e, MAL_BAD,
+                    _("Which model? Give a name (malha models lists them), the path of a config.json or a "
+                      "description such as layers=32,hidden=4096,heads=32,ffn=11008,vocab=32000."));
+  if (!in->on)
+    return mal_fail(e, MAL_BAD, _("On which machine? Add --on 8xh100-sxm (malha machines lists what there is)."));
+  split_machines(a, in);
+  if (!in->n_machines) return mal_fail(e, MAL_BAD, _("--on is empty. Add a machine: --on 8xh100-sxm."));
+  if (in->n_machines > MOST)
+    return mal_fail(e, MAL_BAD, _("--on names %d machines; at most %d are compared."), in->n_machines, MOST);
+  return MAL_OK;
+}
+
+mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, int argc, char **argv, mal_inputs *in,
+                            mal_error *e) {
+  mal_inputs flags = {0};
+  mal_status status = parse_flags(a, own, own_count, argc, argv, &flags, e);
+  if (status) return status;
+  *in = (mal_inputs){.help = flags.help};
+  if (in->help) return MAL_OK;
+  mal_job_default(&in->job);
+  mal_layout_default(&in->layout);
+  if (flags.from) status = start_from_plan(a, &flags, in, e);
+  if (!status && flags.job_file) status = mal_job_read(a, flags.job_file, &in->job, e);
+  if (!status) status = parse_flags(a, own, own_count, argc, argv, in, e);
+  if (!status && in->layout_text) status = mal_layout_parse(a, in->layout_text, &in->layout, e);
+  if (!status && in->offload) status = set_offload(in->offload, &in->layout, e);
+  return status ? status : check(a, in, e);
+}
+
+mal_status mal_inputs_plan(mal_arena *a, const mal_inputs *in, int i, mal_plan *plan, mal_error *e) {
+  return mal_plan_make(a, in->model, in->machines[i], in->profile ? in->profile : "", &in->job, &in->layout, plan, e);
+}

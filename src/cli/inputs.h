@@ -1,0 +1,26 @@
+/* What plan and lower share: model, machines, layout, job and profile from flags, job.yaml or plan.json. */
+#ifndef MAL_CLI_INPUTS_H
+#define MAL_CLI_INPUTS_H
+#include "cli/cli.h"
+#include "plan/plan.h"
+
+typedef struct mal_inputs {
+  const char *model, *on, *layout_text, *offload, *profile, *job_file, *from;
+  const char *output, *trace; /* of the verbs */
+  bool json, help;
+  mal_job job;
+  mal_layout layout;
+  char **machines; /* --on, split */
+  int n_machines;
+} mal_inputs;
+
+/* own: the verb's further options, into the same struct. Later flags win over earlier ones, flags over --job, --job over
+ * --from. Says what is missing; a missing layout is left to the caller (layout_text NULL and from NULL). */
+mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, int argc, char **argv, mal_inputs *in,
+                            mal_error *e);
+/* The plan on machine i of in->machines. */
+mal_status mal_inputs_plan(mal_arena *a, const mal_inputs *in, int i, mal_plan *plan, mal_error *e);
+
+/* No layout was given: fails with a layout to start from on the first machine, tried before it is said. */
+mal_status mal_first_layout(mal_arena *a, const mal_inputs *in, const char *verb, mal_error *e);
+#endif

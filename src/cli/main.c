@@ -1,0 +1,56 @@
+#include "cli/cli.h"
+#include "core/file.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool mal_colour(void) {
+  const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+  return isatty(STDOUT_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
+}
+
+int mal_finish(const mal_verb *verb, mal_page *page, mal_status status, const mal_error *e) {
+  fputs(page->text, stdout);
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    perror("malha: standard output");
+    return MAL_FAULT;
+  }
+  if (status != MAL_OK && e->text[0])
+    fprintf(stderr, "malha%s%s: %s\n", verb ? " " : "", verb ? verb->name : "", e->text);
+  return (int)status;
+}
+
+static void out_of_memory(size_t bytes) {
+  fprintf(stderr, _("malha: out of memory: %zu bytes more were needed.\n"), bytes);
+  exit(MAL_FAULT);
+}
+
+/* Names come back in messages and in JSON: all must be text. */
+static bool are_text(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (!mal_utf8_valid(argv[i], strlen(argv[i]), NULL)) {
+      mal_error e;
+      mal_fail(&e, MAL_BAD, _("argument %d, '%s', is not UTF-8 text. Rename the file or fix the argument."), i,
+               argv[i]);
+      fprintf(stderr, "malha: %s\n", e.text);
+      return false;
+    }
+  return true;
+}
+
+int main(int argc, char **argv) {
+  mal_text_init();
+  mal_on_out_of_memory(out_of_memory);
+  if (!are_text(argc, argv)) return MAL_BAD;
+  const char *name = argc > 1 ? argv[1] : "help";
+  if (strcmp(name, "--version") == 0) {
+    printf("malha %s\n", MALHA_VERSION);
+    return fflush(stdout) ? MAL_FAULT : MAL_OK;
+  }
+  const mal_verb *verb = mal_verb_named(name);
+  if (verb) return verb->run(argc - 1, argv + 1);
+  if (argc < 2 || strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+    return mal_cmd_help(argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv);
+  return mal_cmd_help(2, (char *[]){argv[0], argv[1], NULL}); /* says which command is nearest */
+}

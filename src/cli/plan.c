@@ -1,0 +1,89 @@
+/* malha plan: does it fit, how fast, what does it cost. */
+#include "cli/inputs.h"
+#include "report/answer.h"
+#include <stdio.h>
+
+#define AT(member) offsetof(mal_inputs, member)
+const mal_option mal_plan_options[] = {
+    {"output", 'o', MAL_OPT_TEXT, AT(output), "FILE", NULL, NULL, N_("write the plan to a file that every verb takes")},
+    {"trace", 0, MAL_OPT_TEXT, AT(trace), "FILE", NULL, NULL,
+     N_("write one step as a trace for Perfetto or chrome://tracing")},
+};
+const int mal_plan_option_count = sizeof mal_plan_options / sizeof *mal_plan_options;
+
+static mal_status write_files(mal_arena *a, const mal_inputs *in, const mal_answer *answer, mal_error *e) {
+  mal_timeline timeline;
+  mal_status status = in->output ? mal_plan_write(a, in->output, &answer->plan, e) : MAL_OK;
+  if (status || !in->trace) return status;
+  mal_timeline_init(&timeline, a);
+  status = mal_price_timeline(a, &answer->program, &timeline, e);
+  return status ? status : mal_timeline_write_chrome(&timeline, in->trace, e);
+}
+
+/* Side by side, a machine that cannot hold such a split is a row of its own; an unknown machine is an error. */
+static mal_status answer_one(mal_arena *a, const mal_inputs *in, int i, mal_answer *answer, mal_error *e) {
+  mal_machine machine;
+  mal_status status = mal_inputs_plan(a, in, i, &answer->plan, &answer->error);
+  if (!status) status = mal_answer_find(a, answer, true, &answer->error);
+  answer->status = status;
+  answer->asked = in->machines[i];
+  if (status == MAL_BAD && in->n_machines > 1 && mal_machine_load(a, in->machines[i], &machine, e) == MAL_OK)
+    return MAL_OK;
+  if (status) *e = answer->error;
+  return status;
+}
+
+/* No is an answer: the layout, or every machine asked for, does not fit. */
+static mal_status verdict(const mal_answer *answers, int count, mal_error *e) {
+  int refused = 0;
+  for (int i = 0; i < count; i++) {
+    if (mal_answer_fits(&answers[i])) return MAL_OK;
+    refused += answers[i].status != MAL_OK;
+  }
+  if (refused == count) return mal_fail(e, MAL_BAD, _("No machine can be split like that. %s"), answers[0].error.text);
+  return MAL_NO;
+}
+
+static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv, mal_page *page, mal_error *e) {
+  int n = in->n_machines;
+  mal_answer *answers = MAL_ARRAY(a, mal_answer, n);
+  mal_status status = MAL_OK;
+  if (n > 1 && (in->output || in->trace))
+    return mal_fail(e, MAL_BAD, _("-o and --trace take one machine; --on names %d."), n);
+  for (int i = 0; i < n && !status; i++) status = answer_one(a, in, i, &answers[i], e);
+  if (status) return status;
+  answers->command = mal_report_command(a, argc, argv);
+  if ((status = write_files(a, in, answers, e)) != MAL_OK) return status;
+  status = verdict(answers, n, e);
+  if (status == MAL_BAD) return status;
+  if (in->json) {
+    json_t *json = mal_report_plan_json(answers, n);
+    mal_page_put(page, "%s\n", mal_json_dump(a, json));
+    json_decref(json);
+  } else if (n == 1) {
+    mal_report_plan(page, answers);
+  } else {
+    mal_report_side_by_side(page, answers, n);
+  }
+  return status;
+}
+
+int mal_cmd_plan(int argc, char **argv) {
+  const mal_verb *verb = mal_verb_named("plan");
+  mal_arena arena;
+  mal_error e = {0};
+  mal_inputs in;
+  mal_page page;
+  mal_arena_init(&arena);
+  mal_page_init(&page, &arena, mal_colour());
+  mal_status status = mal_inputs_parse(&arena, mal_plan_options, mal_plan_option_count, argc, argv, &in, &e);
+  if (!status && in.help)
+    mal_help_verb(&page, verb);
+  else if (!status && !in.layout_text && !in.from)
+    status = mal_first_layout(&arena, &in, verb->name, &e);
+  else if (!status)
+    status = run(&arena, &in, argc, argv, &page, &e);
+  int code = mal_finish(verb, &page, status, &e);
+  mal_arena_free(&arena);
+  return code;
+}

@@ -1,0 +1,115 @@
+/* The verbs and what --help, the man pages and the overview say about them. */
+#include "cli/cli.h"
+#include "layout/layout.h"
+#include <string.h>
+
+static const mal_section plan_sections[] = {
+    {N_("Options"), mal_input_options, &mal_input_option_count, false},
+    {N_("Files"), mal_plan_options, &mal_plan_option_count, false},
+    {N_("The job"), mal_job_options, &mal_job_option_count, false},
+    {N_("Keys of --layout"), mal_layout_options, &mal_layout_option_count, true},
+    {0},
+};
+static const mal_section lower_sections[] = {
+    {N_("Options"), mal_input_options, &mal_input_option_count, false},
+    {N_("Files"), mal_lower_options, &mal_lower_option_count, false},
+    {N_("The job"), mal_job_options, &mal_job_option_count, false},
+    {N_("Keys of --layout"), mal_layout_options, &mal_layout_option_count, true},
+    {0},
+};
+static const mal_section catalog_sections[] = {
+    {N_("Options"), mal_catalog_options, &mal_catalog_option_count, false},
+    {0},
+};
+
+static const char *const plan_examples[] = {
+    N_("Llama-3-70B on four H100 servers, and how long 15T tokens would take"),
+    "malha plan llama-3-70b --on 4x8xh100-sxm --layout tp=8,pp=4,micro-batch=1 --global-batch 128 --tokens 15T",
+    N_("The same question to two machines, side by side"),
+    "malha plan llama-3-8b --on 8xa100-80-sxm,8xh100-sxm --layout zero=3,micro-batch=1,recompute=full",
+    N_("Your own model, written to a file and asked again with 8-bit Adam"),
+    "malha plan ./config.json --on 8xh100-sxm --layout tp=8,micro-batch=1 -o plan.json\n"
+    "malha plan --from plan.json --optimizer adamw-8bit",
+    N_("LoRA fine-tuning"),
+    "malha plan llama-3-70b --on 8xa100-80-sxm --layout zero=3,micro-batch=1,recompute=full --train lora",
+    N_("Only the numbers"),
+    "malha plan llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=2 --json | jq .layouts[0].tokens_per_s",
+    NULL,
+};
+static const char *const lower_examples[] = {
+    N_("Blocks, schedule and memory regions of a step"),
+    "malha lower llama-3-8b --on 8xh100-sxm --layout tp=2,pp=2,micro-batch=1 --global-batch 16",
+    N_("The same as JSON, from a plan"),
+    "malha lower --from plan.json -o step.json",
+    NULL,
+};
+static const char *const validate_examples[] = {
+    N_("Against published runs, error by family of rows"),
+    "malha validate runs.csv --by family",
+    NULL,
+};
+static const char *const models_examples[] = {
+    N_("What there is"),
+    "malha models",
+    N_("One model: shape, weights, parameter count"),
+    "malha models llama-3-70b",
+    N_("A config.json of your own"),
+    "malha models ./config.json",
+    NULL,
+};
+static const char *const machines_examples[] = {
+    N_("What there is"),
+    "malha machines",
+    N_("One GPU, each value with its source"),
+    "malha machines h100-80-sxm",
+    N_("A whole machine, as plan sees it"),
+    "malha machines 16x8xh100-sxm",
+    NULL,
+};
+
+const mal_verb mal_verbs[] = {
+    {"plan", mal_cmd_plan, N_("Does it fit, how fast is it, what does it cost? Which machine is better?"),
+     N_("memory, time, energy and cost of training a model on a machine"),
+     N_("MODEL --on MACHINE[,MACHINE...] --layout KEYS [OPTION...]"),
+     N_("Answers whether MODEL, split as --layout says, fits MACHINE, and how long a step takes: memory of the fullest "
+        "GPU "
+        "and time of a step, each by cause, then speed, energy and cost.\n\n"
+        "MODEL is a name (malha models), the path of a Hugging Face config.json or its folder, or a description such "
+        "as "
+        "layers=96,hidden=12288,heads=96,ffn=49152,vocab=51200.\n\n"
+        "A layout that does not fit gets the smallest changes that would make it fit, each with its speed. Nothing is "
+        "switched by itself. Several machines are shown side by side.\n\n"
+        "Exit status: 0 it fits (of several machines, one does); 1 it does not; 2 bad usage or input; 3 a fault."),
+     plan_sections, plan_examples},
+    {"lower", mal_cmd_lower, N_("What does each GPU do in a step?"),
+     N_("the step program: blocks, schedule, memory regions"), N_("MODEL --on MACHINE --layout KEYS [OPTION...]"),
+     N_("Shows the program that plan prices: for every class of rank its blocks with their instructions, the schedule "
+        "of "
+        "its stage, and the memory regions with their sizes.\n\n"
+        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
+     lower_sections, lower_examples},
+    {"validate", mal_cmd_validate, N_("How far can I trust the numbers?"),
+     N_("estimates against published, measured runs"), N_("RUNS.csv [OPTION...]"), NULL, NULL, validate_examples},
+    {"models", mal_cmd_models, N_("Which models does it know, and what is in one?"), N_("list the models, or show one"),
+     N_("[MODEL] [OPTION...]"),
+     N_("Without MODEL lists the built-in models. With MODEL (a name, the path of a config.json, or a description) "
+        "shows "
+        "its shape, its list of weight tensors and its parameter count, beside the published count and where it was "
+        "read.\n\n"
+        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
+     catalog_sections, models_examples},
+    {"machines", mal_cmd_machines, N_("Which machines does it know, and who says so?"),
+     N_("list the machines, or show one"), N_("[MACHINE] [OPTION...]"),
+     N_("Without MACHINE lists GPUs and nodes. With the name of a GPU, a node or a machine shows every value with "
+        "where "
+        "it was read; what nobody could verify is marked UNVERIFIED.\n\n"
+        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
+     catalog_sections, machines_examples},
+};
+const int mal_verb_count = sizeof mal_verbs / sizeof *mal_verbs;
+
+const mal_verb *mal_verb_named(const char *name) {
+  for (int i = 0; i < mal_verb_count; i++)
+    if (strcmp(mal_verbs[i].name, name) == 0) return &mal_verbs[i];
+  return NULL;
+}
