@@ -1,0 +1,111 @@
+#include "price/kernel.h"
+#include <math.h>
+
+/* Megatron's fused softmax kernel takes 4 rows of attention batches at once, scores of 16 < length <= 4096 (megatron/core/fusions/
+ * fused_softmax.py, is_kernel_available); otherwise scale, mask, softmax and two casts run one after another. */
+static const double slow_softmax = 3;
+static const double unfused_optimizer = 2.5; /* one kernel per tensor operation: the states pass several times */
+static const double host_copy = 0.88;        /* pinned copies reach .87 to .88 of x16 (nvbandwidth on H200, stas00/ml-engineering) */
+/* CPU Adam with AVX streams its states at most at what memory gives; DeepSpeed's reaches about half (arXiv 2101.06840, table 4). */
+static const double host_memory = 0.5;
+
+bool mal_is_communication(const mal_instruction *i) {
+  return i->op == MAL_OP_COLLECTIVE || i->op == MAL_OP_SEND || i->op == MAL_OP_RECV;
+}
+
+mal_group mal_instruction_group(const mal_plan *plan, const mal_instruction *i) {
+  const mal_layout *l = &plan->layout;
+  bool hybrid = l->zero == 3 && l->hybrid > 0 && l->hybrid < l->dp * l->cp && i->axes & 1 << MAL_AXIS_DP;
+  if (!hybrid) return mal_layout_group(l, &plan->machine, i->axes);
+  bool replicas = i->op == MAL_OP_COLLECTIVE && i->variant == MAL_ALL_REDUCE;
+  return replicas ? mal_layout_replica_group(l, &plan->machine) : mal_layout_shard_group(l, &plan->machine);
+}
+
+mal_collective_time mal_communication_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s) {
+  if (i->op == MAL_OP_RECV) return (mal_collective_time){0};
+  mal_group g = mal_instruction_group(plan, i);
+  double bytes = (double)s->v[0];
+  if (i->op == MAL_OP_SEND) return mal_transfer_price(&plan->machine, &g, bytes);
+  return mal_collective_price(&plan->machine, &g, (mal_collective)i->variant, bytes);
+}
+
+static double least_of(double a, double b) { return b > 0 && b < a ? b : a; }
+
+/* Device, host and drives; the GPUs of a node share host memory and drives. */
+static double copy_time(const mal_machine *m, const mal_instruction *i, double bytes) {
+  mal_place from = (mal_place)(i->variant >> 4), to = (mal_place)(i->variant & 15);
+  double share = (double)m->gpus_per_node;
+  if (from == MAL_DEVICE && to == MAL_DEVICE) return 2 * bytes / mal_memory_rate(m) + m->gpu->cal.launch_s.value;
+  double rate = m->gpu->pcie_bytes_per_s.value * host_copy;
+  if (from != MAL_DEVICE && to != MAL_DEVICE) rate = m->node->ram_bytes_per_s.value > 0 ? m->node->ram_bytes_per_s.value / share : rate;
+  rate = least_of(rate, m->node->ram_bytes_per_s.value / share);
+  if (from == MAL_NVME) rate = least_of(rate, m->node->nvme_read_bytes_per_s.value / share);
+  if (to == MAL_NVME) rate = least_of(rate, m->node->nvme_write_bytes_per_s.value / share);
+  return bytes / rate + m->gpu->cal.launch_s.value;
+}
+
+static bool on_host(const mal_block *b, const mal_instruction *i) {
+  for (int k = 0; k < MAL_INPUTS; k++)
+    if (i->in[k] != MAL_NO_BUFFER && b->buffers[i->in[k]].place != MAL_DEVICE) return true;
+  for (int k = 0; k < MAL_OUTPUTS; k++)
+    if (i->out[k] != MAL_NO_BUFFER && b->buffers[i->out[k]].place != MAL_DEVICE) return true;
+  return false;
+}
+
+static double memory_time(const mal_plan *plan, const mal_block *b, const mal_instruction *i) {
+  const mal_machine *m = &plan->machine;
+  const mal_sizes *s = &b->sizes[i->sizes];
+  double bytes = mal_instruction_bytes(b, i), rate = mal_memory_rate(m);
+  switch (i->op) {
+  case MAL_OP_OPTIMIZER:
+  case MAL_OP_SUM_SQUARES:
+    if (on_host(b, i)) {
+      double host = m->node->ram_bytes_per_s.value / (double)m->gpus_per_node;
+      return bytes / (host_memory * (host > 0 ? host : m->gpu->pcie_bytes_per_s.value));
+    }
+    if (!plan->profile->fused_optimizer && i->op == MAL_OP_OPTIMIZER) bytes *= unfused_optimizer;
+    break;
+  case MAL_OP_SOFTMAX: {
+    bool kernel = s->v[1] > 16 && s->v[1] <= 4096 && s->v[1] % 4 == 0 && s->v[0] / s->v[1] % 4 == 0;
+    bytes *= plan->profile->memory_pass.value;
+    if (plan->profile->fused_softmax && !kernel) bytes *= slow_softmax;
+    break;
+  }
+  default: bytes *= plan->profile->memory_pass.value;
+  }
+  return bytes / rate + m->gpu->cal.launch_s.value;
+}
+
+/* Kernels that frameworks start for one instruction. Flash backward: preprocess, main, convert. */
+int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i) {
+  bool grad = i->flags & MAL_INS_GRAD;
+  switch (i->op) {
+  case MAL_OP_ATTENTION: return grad ? 3 : 1;
+  case MAL_OP_NORM: return grad ? 2 : 1;
+  case MAL_OP_ROUTE: return 4;
+  case MAL_OP_PERMUTE: return 2;
+  case MAL_OP_OPTIMIZER: return plan->profile->fused_optimizer ? 1 : 12;
+  case MAL_OP_RECV: return 0;
+  default: return 1;
+  }
+}
+
+double mal_host_time(const mal_plan *plan, double kernels) {
+  if (plan->profile->launch == MAL_LAUNCH_GRAPH) return 0;
+  double speed = plan->machine.node->host_speed.value;
+  return kernels * plan->profile->host_s_per_kernel.value / (speed > 0 ? speed : 1);
+}
+
+double mal_price_instruction(const mal_plan *plan, const mal_block *b, const mal_instruction *i, double *host_s) {
+  const mal_sizes *s = &b->sizes[i->sizes];
+  if (host_s) *host_s = mal_host_time(plan, mal_instruction_kernels(plan, i));
+  switch (i->op) {
+  case MAL_OP_MATMUL: return mal_product_time(plan, i, s, mal_instruction_bytes(b, i));
+  case MAL_OP_ATTENTION: return mal_attention_time(plan, i, s, mal_instruction_bytes(b, i));
+  case MAL_OP_COLLECTIVE:
+  case MAL_OP_SEND:
+  case MAL_OP_RECV: return mal_communication_time(plan, i, s).seconds;
+  case MAL_OP_COPY: return copy_time(&plan->machine, i, (double)s->v[0]);
+  default: return memory_time(plan, b, i);
+  }
+}

@@ -1,0 +1,127 @@
+/* One list of one block on its streams: a stream runs in order, an instruction also waits for the events it names.
+ *
+ * The compute stream is the line along which time is told: its own kernels by their cause, its gaps by the cause of what it
+ * waited for, the tail after its last kernel by the cause of what ends last. So causes sum to the span.
+ *
+ * A chunked collective and the product next to it exchange pieces (Wang et al., ASPLOS 2023): the later one starts when the first
+ * piece is there, and ends no earlier than the other's end plus its own last piece.
+ *
+ * The host issues kernels while the GPU runs earlier ones: the list takes nearly the longer of the two, the fourth-power mean of
+ * both; when each launch waits for its kernel (CUDA_LAUNCH_BLOCKING) it takes their sum; a CUDA graph takes no host time. */
+#include "price/kernel.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ON_STACK = 256 };
+
+typedef struct slot {
+  double start, end, seconds;
+} slot;
+
+typedef struct lister {
+  const mal_plan *plan;
+  const mal_block *b;
+  const mal_instruction *code;
+  slot *slots;       /* by instruction */
+  int32_t *recorder; /* by event: the instruction that records it, -1 before */
+  double free[MAL_STREAMS];
+  double pieces; /* of a chunked collective */
+  int known;     /* communication priced last: buckets repeat */
+  double known_seconds;
+  mal_list_time *out;
+} lister;
+
+static bool same_communication(const lister *l, const mal_instruction *x, const mal_instruction *y) {
+  return x->op == y->op && x->variant == y->variant && x->axes == y->axes &&
+         l->b->sizes[x->sizes].v[0] == l->b->sizes[y->sizes].v[0];
+}
+
+static double seconds_of(lister *l, int at) {
+  const mal_instruction *in = &l->code[at];
+  if (!mal_is_communication(in)) return mal_price_instruction(l->plan, l->b, in, NULL);
+  if (l->known < 0 || !same_communication(l, in, &l->code[l->known]))
+    l->known_seconds = mal_price_instruction(l->plan, l->b, in, NULL);
+  l->known = at;
+  return l->known_seconds;
+}
+
+/* Earliest start after event w, and the least end that a piecewise neighbour imposes. */
+static void wait_for(const lister *l, int at, uint16_t w, double *ready, double *least_end, int *holder) {
+  if (w == MAL_NO_EVENT || l->recorder[w] < 0) return;
+  const mal_instruction *in = &l->code[at], *other = &l->code[l->recorder[w]];
+  const slot *s = &l->slots[l->recorder[w]];
+  bool piecewise = (in->op == MAL_OP_MATMUL && other->flags & MAL_INS_CHUNKED) ||
+                   (other->op == MAL_OP_MATMUL && in->flags & MAL_INS_CHUNKED);
+  double from = piecewise ? s->start + s->seconds / l->pieces : s->end;
+  if (piecewise) *least_end = fmax(*least_end, s->end + l->slots[at].seconds / l->pieces);
+  if (from > *ready) *ready = from, *holder = l->recorder[w];
+}
+
+static void place(lister *l, int at) {
+  const mal_instruction *in = &l->code[at];
+  slot *s = &l->slots[at];
+  mal_stream stream = (mal_stream)in->stream;
+  double ready = l->free[stream], least_end = 0;
+  int holder = -1;
+  s->seconds = seconds_of(l, at);
+  for (int k = 0; k < 2; k++) wait_for(l, at, in->wait[k], &ready, &least_end, &holder);
+  if (least_end > 0 && in->op == MAL_OP_MATMUL) s->seconds += (l->pieces - 1) * l->plan->machine.gpu->cal.launch_s.value;
+  s->start = ready;
+  s->end = fmax(ready + s->seconds, least_end);
+  l->out->busy_s[stream] += s->seconds;
+  if (stream == MAL_STREAM_COMPUTE) {
+    if (holder >= 0) l->out->cause_s[l->code[holder].cause] += ready - l->free[stream];
+    l->out->cause_s[in->cause] += s->seconds;
+    if (s->end > ready + s->seconds) { /* the other's last piece came late */
+      int late = holder >= 0 ? l->code[holder].cause : MAL_TIME_TP;
+      l->out->cause_s[late] += s->end - ready - s->seconds;
+    }
+  }
+  l->free[stream] = s->end;
+  if (in->record != MAL_NO_EVENT) l->recorder[in->record] = at;
+}
+
+static void finish(lister *l, int count) {
+  int last = -1;
+  double compute = l->free[MAL_STREAM_COMPUTE];
+  for (int i = 0; i < count; i++)
+    if (last < 0 || l->slots[i].end > l->slots[last].end) last = i;
+  l->out->span_s = last < 0 ? 0 : fmax(l->slots[last].end, compute);
+  if (last >= 0) l->out->cause_s[l->code[last].cause] += l->out->span_s - compute;
+}
+
+static void add_host(const mal_plan *plan, const mal_block *b, mal_list list, mal_list_time *t) {
+  bool layer = b->block_class == MAL_B_LAYER && list != MAL_L_W && list != MAL_L_GATHER && list != MAL_L_REDUCE;
+  for (int i = 0; i < b->count[list]; i++) t->kernels += mal_instruction_kernels(plan, &b->list[list][i]);
+  if (layer && b->count[list] > 0) t->kernels += (int)plan->profile->kernels_extra;
+  t->host_s = mal_host_time(plan, t->kernels);
+  if (list == MAL_L_GATHER || list == MAL_L_REDUCE || t->host_s <= 0) return;
+  double gpu = t->span_s, total = gpu + t->host_s;
+  if (plan->profile->launch != MAL_LAUNCH_BLOCKING) {
+    double longer = fmax(gpu, t->host_s), ratio = fmin(gpu, t->host_s) / longer;
+    total = longer * sqrt(sqrt(1 + ratio * ratio * ratio * ratio));
+  }
+  t->span_s = total;
+  t->cause_s[MAL_TIME_LAUNCH] += total - gpu;
+}
+
+mal_list_time mal_price_list(const mal_plan *plan, const mal_block *b, mal_list list) {
+  mal_list_time time = {0};
+  slot slots[ON_STACK];
+  int32_t recorder[ON_STACK];
+  int count = b->count[list], events = b->n_events;
+  lister l = {.plan = plan, .b = b, .code = b->list[list], .slots = slots, .recorder = recorder, .known = -1, .out = &time};
+  l.pieces = plan->layout.tp > 1 ? (double)plan->layout.tp : 1;
+  if (count > ON_STACK) l.slots = calloc((size_t)count, sizeof *slots);
+  if (events > ON_STACK) l.recorder = calloc((size_t)events, sizeof *recorder);
+  if (l.slots && l.recorder) {
+    for (int i = 0; i < events; i++) l.recorder[i] = -1;
+    for (int i = 0; i < count; i++) place(&l, i);
+    finish(&l, count);
+  }
+  if (l.slots != slots) free(l.slots);
+  if (l.recorder != recorder) free(l.recorder);
+  add_host(plan, b, list, &time);
+  return time;
+}
