@@ -5,13 +5,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { MOST_COLUMNS = 4096, MOST_CELLS = 1 << 26 };
+enum { MOST_COLUMNS = 4096, SPARE_CELLS = 1 << 20 };
 
 typedef struct reader {
   mal_arena *arena;
   const char *path;
   char *at, *end;
   int line;
+  size_t most_cells; /* a full row has a byte for each cell; short rows are padded up to this */
   mal_error *e;
 } reader;
 
@@ -127,8 +128,10 @@ static mal_status add_row(reader *r, const row *from, mal_csv *csv, size_t *room
     return mal_fail(r->e, MAL_BAD,
                     _("%s:%d: the row has %d fields, the header %d. Quote a field that contains a comma."), r->path,
                     from->line, from->count, csv->columns);
-  if ((size_t)csv->rows + 1 > MOST_CELLS / (size_t)csv->columns)
-    return mal_fail(r->e, MAL_BAD, _("%s:%d: more than %d cells. Split the file."), r->path, from->line, MOST_CELLS);
+  if ((size_t)csv->rows + 1 > r->most_cells / (size_t)csv->columns)
+    return mal_fail(r->e, MAL_BAD,
+                    _("%s:%d: the header has %d columns, and too many rows have nearly none. Is it a CSV file?"),
+                    r->path, from->line, csv->columns);
   if ((size_t)csv->rows == *room) {
     size_t grown = *room ? 2 * *room : 64, columns = (size_t)csv->columns;
     csv->cells = mal_grow(r->arena, csv->cells, *room * columns, grown * columns, sizeof *csv->cells);
@@ -148,7 +151,7 @@ mal_status mal_csv_parse(mal_arena *a, const char *path, const char *text, size_
   char *copy = mal_alloc(a, length + 1);
   if (length) memcpy(copy, text, length);
   bool marked = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0; /* byte order mark */
-  reader r = {a, path, copy + (marked ? 3 : 0), copy + length, 1, e};
+  reader r = {a, path, copy + (marked ? 3 : 0), copy + length, 1, SPARE_CELLS + 2 * length, e};
   row *next = MAL_NEW(a, row);
   size_t room = 0;
   status = read_header(&r, next, csv);

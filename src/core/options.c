@@ -45,7 +45,7 @@ static mal_status set_flag(const char *what, const char *value, bool *into, mal_
       *into = i & 1;
       return MAL_OK;
     }
-  return mal_fail(e, MAL_BAD, _("%s: '%s' is neither true nor false."), what, value);
+  return mal_fail(e, MAL_BAD, _("%s: '%.60s' is neither true nor false."), what, value);
 }
 
 static mal_status set_choice(const mal_option *o, const char *what, const char *value, int *into, mal_error *e) {
@@ -60,8 +60,8 @@ static mal_status set_choice(const mal_option *o, const char *what, const char *
       used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", count ? ", " : "", o->choices[count]);
   }
   mal_suggest(value, o->choices, count, near, sizeof near);
-  if (*near) return mal_fail(e, MAL_BAD, _("%s: '%s' is not one of %s. Nearest: %s."), what, value, all, near);
-  return mal_fail(e, MAL_BAD, _("%s: '%s' is not one of %s."), what, value, all);
+  if (*near) return mal_fail(e, MAL_BAD, _("%s: '%.60s' is not one of %s. Nearest: %s."), what, value, all, near);
+  return mal_fail(e, MAL_BAD, _("%s: '%.60s' is not one of %s."), what, value, all);
 }
 
 static mal_status set(const mal_option *o, const char *what, const char *value, void *into, mal_error *e) {
@@ -117,7 +117,7 @@ static mal_status parse_long(const mal_option *table, size_t count, words *w, vo
 static mal_status parse_letters(const mal_option *table, size_t count, words *w, void *into, mal_error *e) {
   for (const char *c = w->argv[w->at] + 1; *c; c++) {
     const mal_option *o = by_letter(table, count, *c);
-    if (!o) return mal_fail(e, MAL_BAD, _("There is no option -%s. See --help for those there are."), c);
+    if (!o) return mal_fail(e, MAL_BAD, _("There is no option -%.60s. See --help for those there are."), c);
     char what[] = {'-', *c, '\0'};
     if (o->kind == MAL_OPT_FLAG) {
       mal_status status = set(o, what, "true", into, e);
@@ -148,9 +148,9 @@ mal_status mal_options_parse(const mal_option *table, size_t count, int argc, ch
     } else if (n < max_positional) {
       positional[n++] = word;
     } else if (max_positional == 0) {
-      status = mal_fail(e, MAL_BAD, _("'%s' is not an option, and only options are taken here. See --help."), word);
+      status = mal_fail(e, MAL_BAD, _("'%.60s' is not an option, and only options are taken here. See --help."), word);
     } else {
-      status = mal_fail(e, MAL_BAD, _("'%s' is one argument too many; at most %d are taken. See --help."), word,
+      status = mal_fail(e, MAL_BAD, _("'%.60s' is one argument too many; at most %d are taken. See --help."), word,
                         max_positional);
     }
     if (status) return status;

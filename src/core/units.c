@@ -121,17 +121,17 @@ mal_status mal_parse_count(const char *text, const char *what, int64_t *value, m
     p = prefix_of(suffix, trimmed(suffix), false, true);
   }
   if (!p && *start == '-' && number_end(start, true))
-    return mal_fail(e, MAL_BAD, _("%s: '%s' is negative; give a whole number from 0."), what, text);
+    return mal_fail(e, MAL_BAD, _("%s: '%.60s' is negative; give a whole number from 0."), what, text);
   if (!p)
     return mal_fail(
         e, MAL_BAD,
-        _("%s: '%s' is not a count; give a whole number such as 4096, 1.5M, 15T (k M G T P, B for a billion) "
+        _("%s: '%.60s' is not a count; give a whole number such as 4096, 1.5M, 15T (k M G T P, B for a billion) "
           "or 8Ki (Ki Mi Gi Ti)."),
         what, text);
   switch (whole_number(start, end, p, value)) {
   case WHOLE: return MAL_OK;
-  case NOT_WHOLE: return mal_fail(e, MAL_BAD, _("%s: '%s' is not a whole number."), what, text);
-  default: return mal_fail(e, MAL_BAD, _("%s: '%s' is too large; the most is 2^62."), what, text);
+  case NOT_WHOLE: return mal_fail(e, MAL_BAD, _("%s: '%.60s' is not a whole number."), what, text);
+  default: return mal_fail(e, MAL_BAD, _("%s: '%.60s' is too large; the most is 2^62."), what, text);
   }
 }
 
@@ -140,9 +140,9 @@ mal_status mal_parse_count(const char *text, const char *what, int64_t *value, m
 mal_status mal_parse_number(const char *text, const char *what, double *value, mal_error *e) {
   const char *start = skip_space(text), *end = number_end(start, true);
   if (!end || *skip_space(end))
-    return mal_fail(e, MAL_BAD, _("%s: '%s' is not a number; write it as 0.35 or 1.2e-3."), what, text);
+    return mal_fail(e, MAL_BAD, _("%s: '%.60s' is not a number; write it as 0.35 or 1.2e-3."), what, text);
   double v = strtod(start, NULL);
-  if (!isfinite(v)) return mal_fail(e, MAL_BAD, _("%s: '%s' is too large for a number."), what, text);
+  if (!isfinite(v)) return mal_fail(e, MAL_BAD, _("%s: '%.60s' is too large for a number."), what, text);
   *value = v;
   return MAL_OK;
 }
@@ -194,7 +194,9 @@ static double unit_factor(const char *text, size_t n, const char *base) {
     known = true;
     size_t length = strlen(u->name);
     if (n < length || memcmp(text + n - length, u->name, length) != 0) continue;
-    const prefix *p = prefix_of(text, n - length, u->small, false);
+    size_t front = n - length;
+    while (front && text[front - 1] == ' ') front--;
+    const prefix *p = prefix_of(text, front, u->small, false);
     if (!p || (p->ten > 0 && !u->large) || (p->two && !u->large)) continue;
     return u->factor * factor_of(p);
   }
@@ -225,7 +227,8 @@ mal_status mal_parse_quantity(const char *text, const char *base, const char *wh
   if (strcmp(base, "USD") == 0) front_length = !strncmp(start, "USD", 3) ? 3 : *start == '$';
   start = skip_space(start + front_length);
   end = number_end(start, true);
-  if (end && *start == '-') return mal_fail(e, MAL_BAD, _("%s: '%s' is negative; it must be at least 0."), what, text);
+  if (end && *start == '-')
+    return mal_fail(e, MAL_BAD, _("%s: '%.60s' is negative; it must be at least 0."), what, text);
   if (end) {
     const char *suffix = skip_space(end);
     front = unit_factor(suffix, trimmed(suffix), base);
@@ -233,11 +236,11 @@ mal_status mal_parse_quantity(const char *text, const char *base, const char *wh
   if (!end || front == 0) {
     const char *example = example_of(base);
     if (example)
-      return mal_fail(e, MAL_BAD, _("%s: '%s' is not a quantity in %s; write it as %s."), what, text, base, example);
-    return mal_fail(e, MAL_BAD, _("%s: '%s' is not a quantity in %s."), what, text, base);
+      return mal_fail(e, MAL_BAD, _("%s: '%.60s' is not a quantity in %s; write it as %s."), what, text, base, example);
+    return mal_fail(e, MAL_BAD, _("%s: '%.60s' is not a quantity in %s."), what, text, base);
   }
   double v = strtod(start, NULL) * front;
-  if (!isfinite(v)) return mal_fail(e, MAL_BAD, _("%s: '%s' is too large."), what, text);
+  if (!isfinite(v)) return mal_fail(e, MAL_BAD, _("%s: '%.60s' is too large."), what, text);
   *value = v;
   return MAL_OK;
 }

@@ -107,21 +107,27 @@ static mal_status check_text(const char *path, const char *text, size_t length, 
 /* What libcyaml said: the first error, and the fields around it, innermost first. */
 typedef struct heard {
   char error[256];
-  size_t line;
+  size_t line, column;
   int fields;
-  char field[DEEPEST][NAME_LONGEST]; /* "" for an entry of a list, or for a mapping before its first key */
+  char field[DEEPEST][NAME_LONGEST]; /* "key", "[0]" for an entry of a list, "" for a mapping at a key it has not */
 } heard;
 
 static void listen(cyaml_log_t level, void *context, const char *format, va_list args) {
   heard *h = context;
   char text[512], name[NAME_LONGEST] = "";
-  size_t line;
+  size_t line, column;
+  unsigned entry;
   if (level < CYAML_LOG_ERROR) return;
   vsnprintf(text, sizeof text, format, args);
   text[strcspn(text, "\n")] = '\0';
   if (strncmp(text, "  in ", 5) == 0) {
     const char *at = strstr(text, "(line: ");
-    if (at && sscanf(at, "(line: %zu", &line) == 1 && h->line == 0) h->line = line;
+    if (at && sscanf(at, "(line: %zu, column: %zu", &line, &column) == 2 && h->line == 0) {
+      h->line = line;
+      h->column = column;
+    }
+    if (sscanf(text, "  in sequence entry '%u", &entry) == 1)
+      snprintf(name, sizeof name, "[%u]", entry ? entry - 1 : 0);
     sscanf(text, "  in mapping field '%63[^']", name);
     if (h->fields < DEEPEST) strcpy(h->field[h->fields++], name);
   } else if (!*h->error) {
@@ -141,6 +147,47 @@ static const cyaml_schema_value_t *schema_at(const cyaml_schema_value_t *schema,
     }
   }
   return schema;
+}
+
+/* "ports[0].lanes" */
+static void path_of(const heard *h, char *out, size_t size) {
+  size_t used = 0;
+  *out = '\0';
+  for (int i = h->fields - 1; i >= 0 && used < size; i--)
+    if (h->field[i][0])
+      used += (size_t)snprintf(out + used, size - used, "%s%s", used && h->field[i][0] != '[' ? "." : "", h->field[i]);
+}
+
+/* libcyaml knows the line before a key that it refuses. The key itself is as deep as there are fields around it. */
+static void find_key(const char *text, size_t length, const char *key, heard *h) {
+  yaml_parser_t parser;
+  bool at_key[DEEPEST + 1] = {false}, in_mapping[DEEPEST + 1] = {false};
+  int depth = 0;
+  if (!yaml_parser_initialize(&parser)) return;
+  yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
+  yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+  for (bool more = true; more;) {
+    yaml_event_t event;
+    if (!yaml_parser_parse(&parser, &event)) break;
+    size_t line = event.start_mark.line + 1;
+    bool starts = event.type == YAML_MAPPING_START_EVENT || event.type == YAML_SEQUENCE_START_EVENT;
+    bool scalar = event.type == YAML_SCALAR_EVENT;
+    more = event.type != YAML_STREAM_END_EVENT;
+    bool beyond = line > h->line || (line == h->line && event.start_mark.column + 1 >= h->column);
+    if (scalar && at_key[depth] && depth == h->fields && beyond &&
+        strcmp((const char *)event.data.scalar.value, key) == 0) {
+      h->line = line;
+      more = false;
+    }
+    if (scalar || starts) at_key[depth] = in_mapping[depth] && !at_key[depth];
+    if (starts && depth < DEEPEST) {
+      depth++;
+      at_key[depth] = in_mapping[depth] = event.type == YAML_MAPPING_START_EVENT;
+    }
+    if (event.type == YAML_MAPPING_END_EVENT || event.type == YAML_SEQUENCE_END_EVENT) depth--;
+    yaml_event_delete(&event);
+  }
+  yaml_parser_delete(&parser);
 }
 
 static const char *after(const char *text, const char *start) {
@@ -171,12 +218,14 @@ static mal_status unknown_word(const char *where, const char *word, const cyaml_
   return mal_fail(e, MAL_BAD, _("%s: '%s' is not one of %s."), where, word, all);
 }
 
-static mal_status tell(const char *path, const cyaml_schema_value_t *schema, cyaml_err_t error, const heard *h,
-                       mal_error *e) {
-  char where[1200], line[32] = "";
-  const char *field = "", *rest;
+static mal_status tell(const char *path, const char *text, size_t length, const cyaml_schema_value_t *schema,
+                       cyaml_err_t error, heard *h, mal_error *e) {
+  char where[1200], line[32] = "", field[512];
+  const char *rest;
   if (error == CYAML_ERR_OOM) return mal_fail(e, MAL_FAULT, _("%s: out of memory while reading it."), path);
-  for (int i = 0; i < h->fields && !*field; i++) field = h->field[i];
+  if ((rest = after(h->error, "Unexpected key: ")) || (rest = after(h->error, "Mapping field already seen: ")))
+    find_key(text, length, rest, h);
+  path_of(h, field, sizeof field);
   if (h->line) snprintf(line, sizeof line, ":%zu", h->line);
   snprintf(where, sizeof where, *field ? "%s%s: %s" : "%s%s%s", path, line, field);
   const cyaml_schema_value_t *at = schema_at(schema, h);
@@ -216,7 +265,7 @@ mal_status mal_yaml_parse(const char *path, const char *text, size_t length, con
   if (error == CYAML_OK && !*data) return mal_fail(e, MAL_BAD, _("%s: is empty, where YAML was expected."), path);
   if (error == CYAML_OK) return MAL_OK;
   *data = NULL;
-  return tell(path, schema, error, &h, e);
+  return tell(path, text, length, schema, error, &h, e);
 }
 
 mal_status mal_yaml_read(const char *path, const cyaml_schema_value_t *schema, void **data, mal_error *e) {
