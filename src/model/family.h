@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "model/model.h"
 
-enum { MAL_MAX_WEIGHTS = 40 }; /* of one list; fixed by the code, not by input */
+enum { MAL_MAX_WEIGHTS = 48 }; /* of one list; fixed by the code, not by input */
 
 typedef struct mal_reader {
   mal_arena *a;
@@ -39,12 +39,14 @@ bool mal_has(const mal_reader *r, const char *key);                             
 bool mal_is_null(const mal_reader *r, const char *key);                          /* present and null */
 const char *mal_either(const mal_reader *r, const char *key, const char *alias); /* the one that is present, else key */
 int64_t mal_key(mal_reader *r, const char *key, int64_t lo, int64_t hi, int64_t otherwise);
-int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise); /* 1 to MAL_MAX_WIDTH */
-double mal_key_real(mal_reader *r, const char *key, double otherwise);
+int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise);             /* 1 to MAL_MAX_WIDTH */
+double mal_key_real(mal_reader *r, const char *key, double hi, double otherwise); /* 0 to hi */
 bool mal_key_bool(mal_reader *r, const char *key, bool otherwise);
 const char *mal_key_text(mal_reader *r, const char *key, const char *otherwise);
 mal_activation mal_key_activation(mal_reader *r, const char *key, mal_activation otherwise);
 double mal_key_rope_theta(mal_reader *r, double otherwise); /* rope_theta, or rope_parameters.rope_theta */
+/* The rotated part of a head, from the fraction in `key`. */
+int64_t mal_key_rope_dim(mal_reader *r, const char *key, double otherwise, int64_t head_dim);
 /* layer_types: windowed[l] for the layers of a config that lists them; false when the key is absent. */
 bool mal_key_layer_types(mal_reader *r, bool *windowed);
 /* Refuses: "file:line: key: message". */

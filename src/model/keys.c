@@ -38,10 +38,10 @@ int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise) {
   return mal_key(r, key, 1, MAL_MAX_WIDTH, otherwise);
 }
 
-double mal_key_real(mal_reader *r, const char *key, double otherwise) {
+double mal_key_real(mal_reader *r, const char *key, double hi, double otherwise) {
   double value = otherwise;
   bool found = false;
-  if (r->status == MAL_OK) r->status = mal_json_real(r->json, r->object, key, 0, 1e18, &value, &found, r->e);
+  if (r->status == MAL_OK) r->status = mal_json_real(r->json, r->object, key, 0, hi, &value, &found, r->e);
   return r->status == MAL_OK && found ? value : otherwise;
 }
 
@@ -89,7 +89,15 @@ double mal_key_rope_theta(mal_reader *r, double otherwise) {
   const json_t *parameters = json_object_get(r->object, "rope_parameters");
   const json_t *theta = json_object_get(parameters, "rope_theta");
   if (json_is_number(theta) && json_number_value(theta) > 0) return json_number_value(theta);
-  return mal_key_real(r, "rope_theta", otherwise);
+  return mal_key_real(r, "rope_theta", 1e18, otherwise);
+}
+
+int64_t mal_key_rope_dim(mal_reader *r, const char *key, double otherwise, int64_t head_dim) {
+  const json_t *parameters = json_object_get(r->object, "rope_parameters");
+  const json_t *fraction = json_object_get(parameters, "partial_rotary_factor");
+  if (json_is_number(fraction) && json_number_value(fraction) >= 0 && json_number_value(fraction) <= 1)
+    return (int64_t)(json_number_value(fraction) * (double)head_dim);
+  return (int64_t)(mal_key_real(r, key, 1, otherwise) * (double)head_dim);
 }
 
 bool mal_key_layer_types(mal_reader *r, bool *windowed) {
@@ -128,7 +136,7 @@ void mal_start_layers(mal_reader *r) {
 
 void mal_read_norm(mal_reader *r, mal_layer_kind *k, mal_norm norm, const char *key, double otherwise) {
   k->norm = r->m->norm = norm;
-  r->m->norm_eps = mal_key_real(r, key, otherwise);
+  r->m->norm_eps = mal_key_real(r, key, 1, otherwise);
 }
 
 mal_layer_kind mal_read_basics(mal_reader *r, const mal_basics *d) {

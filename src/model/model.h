@@ -47,7 +47,7 @@ typedef enum mal_weight_role {
   MAL_W_SHARED_DOWN,
   MAL_W_SHARED_GATE,
   MAL_W_MTP,    /* multi-token-prediction extras that are not a layer */
-  MAL_W_BUFFER, /* stored and counted by nobody as trainable (e.g. a router's correction bias is trained apart) */
+  MAL_W_BUFFER, /* stored and counted, but not trained by the optimizer (DeepSeek-V3's router correction bias) */
   MAL_W_ROLES
 } mal_weight_role;
 
@@ -73,8 +73,8 @@ typedef struct mal_layer_kind {
   mal_mixer mixer;
   int64_t heads, kv_heads, head_dim, v_head_dim; /* of one query head; v_head_dim = head_dim except MLA */
   int64_t window;                                /* sliding window in tokens, 0 = whole sequence */
-  int64_t q_lora_rank, kv_lora_rank,
-      rope_dim; /* MLA: 0 when absent; rope_dim = rotated part of head_dim (all: = head_dim, none: 0) */
+  int64_t q_lora_rank, kv_lora_rank;             /* MLA: 0 when absent */
+  int64_t rope_dim;                              /* rotated part of head_dim (all: = head_dim, none: 0) */
   bool qkv_bias, out_bias, qk_norm;
   mal_mlp mlp;
   mal_activation activation;
@@ -85,6 +85,7 @@ typedef struct mal_layer_kind {
   mal_norm norm;
   int norms;           /* norms on the hidden stream of one layer: 2, gemma2/3 4, parallel blocks 1 or 2 */
   bool parallel_block; /* attention and MLP read the same input (GPT-J, falcon, command-r) */
+  bool post_norm;      /* norms after attention and MLP instead of before (OLMo 2, opt-350m) */
   bool softcap;        /* tanh cap on attention scores (gemma2) */
   bool alibi;          /* linear position biases on attention scores (BLOOM, MPT) */
   double rope_theta;   /* base of the rotary angles; 0 without rotation */
@@ -111,14 +112,14 @@ typedef struct mal_model {
   uint8_t *kind_of;    /* [layers] */
   mal_weight *weights; /* outside the layers; a tied head is not listed */
   int n_weights;
-  int64_t parameters;           /* unique, all of them, MAL_W_BUFFER apart */
+  int64_t parameters;           /* unique, all of them */
   int64_t active_parameters;    /* one token's: all but the experts it is not sent to; MTP apart */
   int64_t mtp_parameters;       /* of parameters, those of the MTP modules: published totals leave them out */
   int64_t published_parameters; /* without MTP; 0 = none known */
   const char *published_source;
 } mal_model;
 
-enum { MAL_MAX_LAYERS = 4096, MAL_MAX_KINDS = 64, MAL_MAX_EXPERTS = 65536, MAL_MAX_MTP = 16 };
+enum { MAL_MAX_LAYERS = 4096, MAL_MAX_KINDS = 64, MAL_MAX_EXPERTS = 65536, MAL_MAX_MTP = 8 };
 #define MAL_MAX_WIDTH      (INT64_C(1) << 24) /* any width, vocabulary: bound on input */
 #define MAL_MAX_POSITIONS  (INT64_C(1) << 40)
 #define MAL_MAX_PARAMETERS (INT64_C(1) << 53) /* so that bytes and per-token FLOPs fit 64 bits */

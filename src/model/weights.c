@@ -195,7 +195,6 @@ static bool sum(const mal_weight *list, int count, int64_t top_k, int64_t *all, 
   for (int i = 0; i < count; i++) {
     int64_t n = elements(&list[i]);
     if (n < 0 || n > MAL_MAX_PARAMETERS) return false;
-    if (list[i].role == MAL_W_BUFFER) continue;
     bool expert = list[i].role == MAL_W_EXPERT_UP || list[i].role == MAL_W_EXPERT_DOWN;
     *all += n;
     *active += expert ? n / list[i].copies * top_k : n;
