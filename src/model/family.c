@@ -10,7 +10,7 @@ extern const mal_family mal_family_bloom, mal_family_cohere, mal_family_deepseek
 
 const mal_family *const mal_families[] = {
     &mal_family_bloom,    &mal_family_cohere,    &mal_family_deepseek_v2, &mal_family_deepseek_v3,
-    &mal_family_falcon,   mal_family_falcon_7b,  mal_family_falcon_40b,   &mal_family_gemma,
+    &mal_family_falcon,   &mal_family_falcon_7b, &mal_family_falcon_40b,  &mal_family_gemma,
     &mal_family_gemma2,   &mal_family_gemma3,    &mal_family_gemma3_text, &mal_family_gpt2,
     &mal_family_gpt_neox, &mal_family_gptj,      &mal_family_llama,       &mal_family_mistral,
     &mal_family_mixtral,  &mal_family_mpt,       &mal_family_nemotron,    &mal_family_olmo2,
