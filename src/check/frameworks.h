@@ -1,0 +1,41 @@
+/* What a published row leaves blank. catalog/published/frameworks.csv: patterns over a row's framework, notes, kernels and
+ * mixed precision, in order, the first that matches; it names the profile and a value for each blank, with its source.
+ * catalog/published/gpus.csv: a row's gpu to the catalogue's node. catalog/recipes/: what a release's public scripts set.
+ * Adding a framework is a line of data. */
+#ifndef MAL_CHECK_FRAMEWORKS_H
+#define MAL_CHECK_FRAMEWORKS_H
+#include "check/runs.h"
+
+typedef struct mal_framework {
+  const char *framework, *notes, *kernels, *mixed_precision, *match_precision; /* patterns with * and ?, case ignored; "" matches all */
+  const char *profile, *graph_profile;                       /* the latter when a recipe captures CUDA graphs; "" none */
+  const char *recompute, *attention, *precision, *optimizer, *lora_targets, *layout; /* "" nothing to add */
+  const char *vpp, *etp; /* "layer": one layer a chunk, at most 12; "tp": as tp; else a number */
+  int64_t micro_batch, micro_batch_pp, zero, seq_par, flash, tp, pp; /* MAL_BLANK: no default */
+  const char *source;
+} mal_framework;
+
+typedef struct mal_published_gpu {
+  const char *gpu, *node, *source;
+} mal_published_gpu;
+
+typedef struct mal_recipe {
+  const char *releases, *model, *gpu, *precision, *train, *recompute_modules, *cuda_graph;
+  int64_t gpus, global_batch, tp, pp, vpp, cp, ep, etp, micro_batch, recompute_layers;
+} mal_recipe;
+
+typedef struct mal_defaults {
+  mal_framework *frameworks;
+  mal_published_gpu *gpus;
+  mal_recipe *recipes;
+  int n_frameworks, n_gpus, n_recipes;
+} mal_defaults;
+
+mal_status mal_defaults_load(mal_arena *a, mal_defaults *d, mal_error *e);
+const mal_framework *mal_framework_of(const mal_defaults *d, const mal_trial *t); /* never NULL: the table ends with * */
+const mal_published_gpu *mal_published_gpu_of(const mal_defaults *d, const char *gpu); /* NULL: not in the table */
+/* The recipe of the row's release, model, GPU, precision and GPU count that contradicts nothing the row prints; NULL. */
+const mal_recipe *mal_recipe_of(const mal_defaults *d, const mal_trial *t);
+/* '*' any text, '?' any character, case ignored. An empty pattern matches everything. */
+bool mal_glob(const char *pattern, const char *text);
+#endif

@@ -1,0 +1,143 @@
+#include "report/validation.h"
+#include "core/units.h"
+#include "program/program.h"
+#include <math.h>
+#include <string.h>
+
+enum { REASONS = 64 };
+
+static const char *percent(mal_arena *a, double x) { return mal_print(a, "%.1f", 100 * x); }
+static const char *signed_percent(mal_arena *a, double x) { return mal_print(a, "%+.1f", 100 * x); }
+
+static const char *seconds(mal_arena *a, double s) {
+  return mal_print(a, s < 1 ? "%.4f" : s < 100 ? "%.3f" : "%.1f", s);
+}
+
+static void put_rows(mal_page *p, const mal_validation *v) {
+  mal_table t;
+  mal_arena *a = p->arena;
+  mal_table_init(&t, a, 0, "llrrrrrl");
+  mal_table_row(&t, MAL_BOLD, _("run"), _("family"), _("measured s"), _("predicted s"), _("80 % interval"), _("error %"),
+                _("memory %"), _("fits"));
+  for (int i = 0; i < v->count; i++) {
+    const mal_judged *j = &v->judged[i];
+    if (j->skipped) continue;
+    mal_style style = j->measured_from && fabs(j->error) > 0.25 ? MAL_WARN : MAL_PLAIN;
+    mal_table_row(&t, style, j->row->trial->id, j->row->family,
+                  j->measured_from ? seconds(a, j->measured_s) : "-", seconds(a, j->predicted_s),
+                  mal_print(a, "%s..%s", seconds(a, j->low_s), seconds(a, j->high_s)),
+                  j->measured_from ? signed_percent(a, j->error) : "-",
+                  j->measured_bytes > 0 ? signed_percent(a, j->memory_error) : "-", j->fits ? _("yes") : _("no"));
+  }
+  mal_table_put(&t, p);
+  mal_page_put(p, "\n");
+}
+
+static void put_group(mal_table *t, mal_arena *a, mal_style style, const mal_summary *m) {
+  mal_table_row(t, style, m->name, mal_print(a, "%d", m->n), percent(a, m->mean_abs_error),
+                percent(a, m->median_abs_error), percent(a, m->p90_abs_error), signed_percent(a, m->bias),
+                mal_print(a, "%.0f", 100 * m->interval_coverage), mal_print(a, "%.0f", 100 * m->interval_width),
+                m->n_memory ? mal_print(a, "%d", m->n_memory) : "",
+                m->n_memory ? percent(a, m->memory_median_abs_error) : "",
+                m->n_memory ? percent(a, m->memory_p90_abs_error) : "");
+}
+
+static void put_groups(mal_page *p, const mal_validation *v) {
+  mal_table t;
+  mal_table_init(&t, p->arena, 0, "lrrrrrrrrrr");
+  mal_table_row(&t, MAL_BOLD, mal_by_name[v->by], "n", _("mean"), _("med"), _("p90"), _("bias"), _("in80"), _("width"),
+                _("n mem"), _("med"), _("p90"));
+  for (int i = 0; i < v->n_groups; i++) put_group(&t, p->arena, MAL_PLAIN, &v->groups[i]);
+  put_group(&t, p->arena, MAL_BOLD, &v->all);
+  mal_table_put(&t, p);
+}
+
+/* Why rows were left out, with how many of each. */
+static void put_skipped(mal_page *p, const mal_judged *judged, int count) {
+  const char *reason[REASONS];
+  int n[REASONS] = {0}, known = 0;
+  for (int i = 0; i < count; i++) {
+    int k = 0;
+    if (!judged[i].skipped) continue;
+    while (k < known && strcmp(reason[k], judged[i].skipped)) k++;
+    if (k == known && known < REASONS) reason[known++] = judged[i].skipped;
+    if (k < REASONS) n[k]++;
+  }
+  for (int k = 0; k < known; k++) mal_page_wrap(p, 0, 9, mal_print(p->arena, "%8d  %s", n[k], reason[k]));
+}
+
+void mal_report_validation(mal_page *p, const mal_validation *v, bool rows) {
+  const mal_summary *m = &v->all;
+  if (rows) put_rows(p, v);
+  put_groups(p, v);
+  mal_page_put(p, "\n");
+  mal_page_wrap(p, 0, 0,
+                _("Absolute error of step time in percent, bias with its sign; in80: rows inside the 80 % interval, width: "
+                  "its median width over the prediction; the last columns are peak memory. Families weigh the same in the "
+                  "last line."));
+  mal_page_put(p, _("Not judged: %d of %d rows (%.1f %%)\n"), m->skipped, v->count,
+               v->count ? 100.0 * m->skipped / v->count : 0.0);
+  put_skipped(p, v->judged, v->count);
+  mal_page_put(p, _("Runs that ran said to fit: %.1f %% of %d\n"), 100 * m->fits_recall, m->n_fits);
+  if (v->count_oom) {
+    mal_page_put(p, _("Runs out of memory said not to fit: %.1f %% of %d\n"), 100 * m->oom_recall, m->n_oom);
+    put_skipped(p, v->judged_oom, v->count_oom);
+  }
+  mal_page_put(p, _("Interval width of dense rows without blanks: %.1f %%\n"), 100 * m->interval_width_specified);
+}
+
+bool mal_report_validation_row(mal_page *p, const mal_validation *v, const char *id) {
+  const mal_judged *j = NULL;
+  for (int i = 0; i < v->count + v->count_oom && !j; i++) {
+    const mal_judged *one = i < v->count ? &v->judged[i] : &v->judged_oom[i - v->count];
+    if (!strcmp(one->row->trial->id, id)) j = one;
+  }
+  if (!j) return false;
+  const mal_row *row = j->row;
+  const mal_trial *t = row->trial;
+  mal_page_styled(p, MAL_BOLD, "%s", t->id);
+  mal_page_put(p, "  %s, %s, %lld x %s\n", t->framework, t->model_name, (long long)t->gpus, t->gpu);
+  mal_page_field(p, 12, _("source"), "%s (%s)", t->source, row->framework->source);
+  mal_page_field(p, 12, _("defaults"), "%s", *row->defaults ? row->defaults : _("none"));
+  if (j->skipped) {
+    mal_page_field(p, 12, _("not judged"), "%s", j->skipped);
+    return true;
+  }
+  const mal_plan *plan = row->plan;
+  mal_page_field(p, 12, _("model"), "%s", row->model_spec);
+  mal_page_field(p, 12, _("machine"), "%s, %s, %.0f NICs of %s", plan->machine.name, plan->machine.node->name,
+                 plan->machine.node->nics.value, mal_show_rate(plan->machine.node->nic_bytes_per_s.value, "B/s"));
+  mal_page_field(p, 12, _("profile"), "%s", plan->profile->name);
+  mal_page_field(p, 12, _("layout"), "%s; %s", mal_layout_show(p->arena, &plan->layout), plan->arithmetic);
+  if (j->measured_from)
+    mal_page_field(p, 12, _("step"), "%s measured (%s), %s predicted, error %+.1f %%", mal_show_time(j->measured_s),
+                   j->measured_from, mal_show_time(j->predicted_s), 100 * j->error);
+  mal_page_field(p, 12, _("memory"), "%s measured, %s predicted", mal_show_bytes(j->measured_bytes),
+                 mal_show_bytes(j->predicted_bytes));
+  for (int c = 0; c < MAL_TIME_CAUSES; c++)
+    if (j->time_s[c] > 0)
+      mal_page_put(p, "  %-12s %10.4f s  %5.1f %%\n", mal_time_name[c], j->time_s[c],
+                   100 * j->time_s[c] / j->predicted_s);
+  for (int c = 0; c < MAL_MEM_CAUSES; c++)
+    if (j->memory_bytes[c] > 0) mal_page_put(p, "  %-12s %s\n", mal_memory_name[c], mal_show_bytes((double)j->memory_bytes[c]));
+  return true;
+}
+
+static const char *number(mal_arena *a, int64_t n) { return n < 0 ? "" : mal_print(a, "%lld", (long long)n); }
+
+void mal_report_defaults(mal_page *p, const mal_defaults *d) {
+  mal_arena *a = p->arena;
+  mal_table t;
+  mal_page_wrap(p, 0, 0, _("A blank of a run takes the value of its release's recipe (catalog/recipes), else of the first "
+                           "line here whose patterns match (catalog/published/frameworks.csv)."));
+  mal_page_put(p, "\n");
+  mal_table_init(&t, a, 0, "llllllrrrl");
+  mal_table_row(&t, MAL_BOLD, _("framework"), _("profile"), _("recompute"), _("attention"), _("type"), "vpp", "mbs", "zero",
+                "sp", _("flash"));
+  for (int i = 0; i < d->n_frameworks; i++) {
+    const mal_framework *f = &d->frameworks[i];
+    mal_table_row(&t, MAL_PLAIN, f->framework, *f->profile ? f->profile : "-", f->recompute, f->attention, f->precision,
+                  f->vpp, number(a, f->micro_batch), number(a, f->zero), number(a, f->seq_par), number(a, f->flash));
+  }
+  mal_table_put(&t, p);
+}
