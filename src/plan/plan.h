@@ -22,4 +22,14 @@ mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, c
  * A bare description or a built-in name is kept as given; a path to a model or machine file is kept relative to the plan. */
 mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error *e);
 mal_status mal_plan_write(mal_arena *a, const char *path, const mal_plan *p, mal_error *e);
+
+/* The two halves apart. parts: what a file says, before any catalogue is opened; paths are seen from here. */
+typedef struct mal_plan_parts {
+  const char *model, *machine, *profile;
+  mal_job job;
+  mal_layout layout;
+} mal_plan_parts;
+mal_status mal_plan_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_plan_parts *parts, mal_error *e);
+/* The text that mal_plan_write puts into `path`. */
+mal_status mal_plan_show(mal_arena *a, const char *path, const mal_plan *p, char **text, mal_error *e);
 #endif

@@ -1,4 +1,5 @@
-/* Who did what when: one type for simulated and measured time. Written as Chrome/Perfetto trace JSON. */
+/* Who did what when: one type for simulated and measured time. Written as Chrome/Perfetto trace JSON.
+ * rank and stream are process and thread there; streams are those of mal_stream. */
 #ifndef MAL_TIMELINE_TIMELINE_H
 #define MAL_TIMELINE_TIMELINE_H
 #include "core/arena.h"
@@ -14,6 +15,7 @@ typedef struct mal_event {
 
 typedef struct mal_timeline {
   mal_arena *arena;
+  const char *process;   /* what a rank number counts in the trace: "stage"; NULL: "rank" */
   mal_event *events;
   int64_t count, room;
 } mal_timeline;

@@ -1,0 +1,263 @@
+/* plan.json. Every value goes by its option's name and through its option's parser, so the file, the flags and job.yaml
+ * can never disagree about what a value means. */
+#include "plan/plan.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/suggest.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const version_key = "malha_plan";
+
+/* --- making ----------------------------------------------------------------------------------------------------------- */
+
+mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
+                         const mal_layout *layout, mal_plan *p, mal_error *e) {
+  *p = (mal_plan){.job = *job, .layout = *layout};
+  p->model_spec = mal_copy(a, model);
+  p->machine_spec = mal_copy(a, machine);
+  p->profile_spec = mal_copy(a, profile ? profile : "");
+  p->job.lora_targets = mal_copy(a, job->lora_targets);
+  const char *name = *p->profile_spec ? p->profile_spec : mal_profile_default(layout->tp, layout->pp, layout->ep);
+  mal_status s = mal_model_load(a, model, &p->model, e);
+  if (s == MAL_OK) s = mal_machine_load(a, machine, &p->machine, e);
+  if (s == MAL_OK) s = mal_profile_load(a, name, &p->profile, e);
+  if (s == MAL_OK)
+    s = mal_layout_complete(a, &p->model, &p->machine, p->profile, &p->job, &p->layout, &p->arithmetic, e);
+  return s;
+}
+
+/* --- paths ------------------------------------------------------------------------------------------------------------ */
+
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* As mal_model_load and mal_machine_load decide. */
+static bool is_path(const char *spec) {
+  if (mal_is_file(spec) || mal_is_directory(spec)) return true;
+  if (strchr(spec, '=')) return false;
+  return strchr(spec, '/') || ends_with(spec, ".json") || ends_with(spec, ".yaml") || ends_with(spec, ".yml");
+}
+
+/* The absolute path without links; the text itself where there is no such file. */
+static char *absolute(mal_arena *a, const char *path) {
+  char *real = realpath(path, NULL), *copy = mal_copy(a, real ? real : path);
+  free(real);
+  return copy;
+}
+
+static char *folder_of(mal_arena *a, const char *path) {
+  const char *slash = strcmp(path, "-") == 0 ? NULL : strrchr(path, '/');
+  if (!slash) return mal_copy(a, ".");
+  return slash == path ? mal_copy(a, "/") : mal_print(a, "%.*s", (int)(slash - path), path);
+}
+
+/* `path` seen from `folder`; begins with "./", "../" or "/", which no name in the catalogue does. */
+static char *seen_from(mal_arena *a, const char *folder, const char *path) {
+  const char *from = absolute(a, folder), *to = absolute(a, path);
+  if (*from != '/' || *to != '/') return mal_copy(a, to);
+  size_t common = 0, i = 0;
+  for (; from[i] && from[i] == to[i]; i++)
+    if (from[i] == '/') common = i;
+  if (!from[i] && (!to[i] || to[i] == '/')) common = i;
+  if (!to[i] && from[i] == '/') common = i;
+  char *up = mal_copy(a, "");
+  for (const char *p = from + common; *p; p++)
+    if (*p == '/' && p[1]) up = mal_print(a, "../%s", up);
+  const char *rest = to + common;
+  while (*rest == '/') rest++;
+  return mal_print(a, "%s%s", *up ? up : "./", rest);
+}
+
+static const char *from_plan(mal_arena *a, const char *plan_path, const char *spec) {
+  if (strncmp(spec, "./", 2) != 0 && strncmp(spec, "../", 3) != 0) return spec;
+  const char *folder = folder_of(a, plan_path);
+  if (strcmp(folder, ".") == 0) return spec;
+  return mal_print(a, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", spec);
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------------------ */
+
+/* A value below zero stands for a default and is written as null. */
+static json_t *value_json(const mal_option *o, const void *options) {
+  const void *field = (const char *)options + o->offset;
+  switch (o->kind) {
+  case MAL_OPT_FLAG: return json_boolean(*(const bool *)field);
+  case MAL_OPT_TEXT: return json_string(*(const char *const *)field);
+  case MAL_OPT_COUNT: return *(const int64_t *)field < 0 ? json_null() : json_integer(*(const int64_t *)field);
+  case MAL_OPT_NUMBER:
+  case MAL_OPT_QUANTITY: return *(const double *)field < 0 ? json_null() : json_real(*(const double *)field);
+  case MAL_OPT_CHOICE: break;
+  }
+  int choice = *(const int *)field;
+  if (choice < 0) return json_null();
+  const char *name = o->choices[choice];
+  return strspn(name, "0123456789") == strlen(name) ? json_integer(atoi(name)) : json_string(name);
+}
+
+static json_t *options_json(const mal_option *table, int count, const void *options) {
+  json_t *object = json_object();
+  for (int i = 0; i < count; i++) json_object_set_new(object, table[i].name, value_json(&table[i], options));
+  return object;
+}
+
+static mal_status spec_for(mal_arena *a, const char *plan_path, const char *what, const char *spec, const char **kept,
+                           mal_error *e) {
+  if (strcmp(spec, "-") == 0)
+    return mal_fail(e, MAL_BAD, _("%s: the %s came from standard input, which a plan cannot name. Give it as a file."),
+                    plan_path, what);
+  *kept = is_path(spec) ? seen_from(a, folder_of(a, plan_path), spec) : spec;
+  return MAL_OK;
+}
+
+mal_status mal_plan_show(mal_arena *a, const char *path, const mal_plan *p, char **text, mal_error *e) {
+  const char *model, *machine, *profile = *p->profile_spec ? p->profile_spec : p->profile->name;
+  mal_status s = spec_for(a, path, _("model"), p->model_spec, &model, e);
+  if (s == MAL_OK) s = spec_for(a, path, _("machine"), p->machine_spec, &machine, e);
+  if (s == MAL_OK) s = spec_for(a, path, _("profile"), profile, &profile, e);
+  if (s != MAL_OK) return s;
+  json_t *root = json_object();
+  json_object_set_new(root, version_key, json_integer(MAL_PLAN_VERSION));
+  json_object_set_new(root, "model", json_string(model));
+  json_object_set_new(root, "machine", json_string(machine));
+  json_object_set_new(root, "profile", json_string(profile));
+  json_object_set_new(root, "job", options_json(mal_job_options, mal_job_option_count, &p->job));
+  json_object_set_new(root, "layout", options_json(mal_layout_options, mal_layout_option_count, &p->layout));
+  *text = mal_json_dump(a, root);
+  json_decref(root);
+  return MAL_OK;
+}
+
+mal_status mal_plan_write(mal_arena *a, const char *path, const mal_plan *p, mal_error *e) {
+  char *text;
+  mal_status s = mal_plan_show(a, path, p, &text, e);
+  return s == MAL_OK ? mal_file_write(path, text, strlen(text), e) : s;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------------ */
+
+static mal_status fail_at(const mal_json *j, mal_arena *a, const char *key, mal_error *e) {
+  const char *where = mal_json_where(j, a, key);
+  return mal_fail_in(e, "%.*s", (int)(strlen(where) - 2), where);
+}
+
+/* The value as its option's parser reads it; NULL for what no option takes. */
+static char *value_text(mal_arena *a, const json_t *value) {
+  switch (json_typeof(value)) {
+  case JSON_STRING: return mal_copy(a, json_string_value(value));
+  case JSON_INTEGER: return mal_print(a, "%lld", (long long)json_integer_value(value));
+  case JSON_REAL: return mal_print(a, "%.17g", json_real_value(value));
+  case JSON_TRUE: return mal_copy(a, "true");
+  case JSON_FALSE: return mal_copy(a, "false");
+  default: return NULL;
+  }
+}
+
+static mal_status read_options(mal_arena *a, const mal_json *j, const char *section, const mal_option *table, int count,
+                               void *options, mal_error *e) {
+  json_t *object = json_object_get(j->root, section), *value;
+  const char *key;
+  if (!object || json_is_null(object)) return MAL_OK;
+  if (!json_is_object(object)) {
+    mal_fail(e, MAL_BAD, _("the key '%s' must be an object of options."), section);
+    return fail_at(j, a, section, e);
+  }
+  json_object_foreach(object, key, value) {
+    if (json_is_null(value)) continue;
+    char *text = value_text(a, value);
+    mal_status s = text ? mal_option_set(table, (size_t)count, key, text, options, e)
+                        : mal_fail(e, MAL_BAD, _("%s: a number, a text, true or false is wanted."), key);
+    if (s != MAL_OK) return fail_at(j, a, key, e);
+  }
+  return MAL_OK;
+}
+
+static mal_status check_version(mal_arena *a, const mal_json *j, mal_error *e) {
+  bool found;
+  int64_t version = 0;
+  if (!json_is_object(j->root))
+    return mal_fail(e, MAL_BAD, _("%s: is not a plan. Write one with malha plan -o FILE."), j->path);
+  mal_status s = mal_json_int(j, j->root, version_key, 1, INT64_C(1) << 31, &version, &found, e);
+  if (s != MAL_OK) return s;
+  if (!found)
+    return mal_fail(e, MAL_BAD, _("%s: is not a plan: it has no key '%s'. Write one with malha plan -o FILE."), j->path,
+                    version_key);
+  if (version == MAL_PLAN_VERSION) return MAL_OK;
+  mal_fail(e, MAL_BAD, _("the plan has version %lld, and this malha reads version %d. Use a newer malha."),
+           (long long)version, MAL_PLAN_VERSION);
+  return fail_at(j, a, version_key, e);
+}
+
+static mal_status check_keys(mal_arena *a, const mal_json *j, mal_error *e) {
+  static const char *const keys[] = {"malha_plan", "model", "machine", "profile", "job", "layout"};
+  enum { KEYS = sizeof keys / sizeof *keys };
+  const char *key;
+  json_t *value;
+  json_object_foreach(j->root, key, value) {
+    int i = 0;
+    while (i < KEYS && strcmp(keys[i], key) != 0) i++;
+    if (i < KEYS) continue;
+    char near[128];
+    mal_suggest(key, keys, KEYS, near, sizeof near);
+    mal_fail(e, MAL_BAD, *near ? _("a plan has no key '%s'. Nearest: %s.") : _("a plan has no key '%s'.%s"), key, near);
+    return fail_at(j, a, key, e);
+  }
+  return MAL_OK;
+}
+
+/* What no option's parser sees. */
+static mal_status check_job(mal_arena *a, const mal_json *j, const mal_job *job, mal_error *e) {
+  const char *key = NULL;
+  if (strcmp(job->lora_targets, "all") != 0 && strcmp(job->lora_targets, "attention") != 0)
+    mal_fail(e, MAL_BAD, _("%s is '%s'; it must be all or attention."), key = "lora-targets", job->lora_targets);
+  else if (!(job->pue >= 1 && job->pue <= 10))
+    mal_fail(e, MAL_BAD, _("%s is %g; it must lie between 1 and 10."), key = "pue", job->pue);
+  else if (job->lora_rank < 1 || job->lora_rank > MAL_MAX_WIDTH)
+    mal_fail(e, MAL_BAD, _("%s is %lld; it must lie between 1 and the width of the model."), key = "lora-rank",
+             (long long)job->lora_rank);
+  return key ? fail_at(j, a, key, e) : MAL_OK;
+}
+
+static mal_status read_parts(mal_arena *a, const mal_json *j, mal_plan_parts *parts, mal_error *e) {
+  bool found;
+  mal_job_default(&parts->job);
+  mal_layout_default(&parts->layout);
+  parts->profile = "";
+  mal_status s = check_version(a, j, e);
+  if (s == MAL_OK) s = check_keys(a, j, e);
+  if (s == MAL_OK) s = mal_json_text(j, j->root, a, "model", &parts->model, NULL, e);
+  if (s == MAL_OK) s = mal_json_text(j, j->root, a, "machine", &parts->machine, NULL, e);
+  if (s == MAL_OK) s = mal_json_text(j, j->root, a, "profile", &parts->profile, &found, e);
+  if (s == MAL_OK) s = read_options(a, j, "job", mal_job_options, mal_job_option_count, &parts->job, e);
+  if (s == MAL_OK) s = read_options(a, j, "layout", mal_layout_options, mal_layout_option_count, &parts->layout, e);
+  if (s == MAL_OK) s = check_job(a, j, &parts->job, e);
+  if (s != MAL_OK) return s;
+  parts->model = from_plan(a, j->path, parts->model);
+  parts->machine = from_plan(a, j->path, parts->machine);
+  parts->profile = from_plan(a, j->path, parts->profile);
+  return MAL_OK;
+}
+
+mal_status mal_plan_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_plan_parts *parts,
+                          mal_error *e) {
+  mal_json j;
+  mal_status s = mal_json_parse(a, path, text, length, &j, e);
+  if (s == MAL_OK) s = read_parts(a, &j, parts, e);
+  mal_json_free(&j);
+  return s;
+}
+
+mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error *e) {
+  char *text;
+  size_t length;
+  mal_plan_parts parts = {0};
+  mal_status s = mal_file_read(a, path, MAL_JSON_LIMIT_BYTES, &text, &length, e);
+  if (s == MAL_OK) s = mal_plan_parse(a, path, text, length, &parts, e);
+  if (s != MAL_OK) return s;
+  s = mal_plan_make(a, parts.model, parts.machine, parts.profile, &parts.job, &parts.layout, p, e);
+  return s == MAL_OK ? s : mal_fail_in(e, "%s", path);
+}

@@ -1,0 +1,216 @@
+/* plan.json: what is written reads back as the same plan; every fault in a file is named with file, line and key. */
+#include "core/file.h"
+#include "core/json.h"
+#include "plan/plan.h"
+#include "test.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct room {
+  mal_arena arena;
+  char *folder;
+} room;
+
+static int open_room(void **state) {
+  static room r;
+  char name[] = "/tmp/malha-plan-XXXXXX";
+  mal_arena_init(&r.arena);
+  if (!mkdtemp(name)) return -1;
+  r.folder = mal_copy(&r.arena, name);
+  *state = &r;
+  return 0;
+}
+
+static int close_room(void **state) {
+  room *r = *state;
+  char *command = mal_print(&r->arena, "rm -rf '%s'", r->folder);
+  int failed = system(command);
+  mal_arena_free(&r->arena);
+  return failed;
+}
+
+static void same_options(const mal_option *table, int count, const void *x, const void *y) {
+  for (int i = 0; i < count; i++) {
+    const char *a = (const char *)x + table[i].offset, *b = (const char *)y + table[i].offset;
+    bool same = false;
+    switch (table[i].kind) {
+    case MAL_OPT_FLAG: same = *(const bool *)a == *(const bool *)b; break;
+    case MAL_OPT_TEXT: same = strcmp(*(const char *const *)a, *(const char *const *)b) == 0; break;
+    case MAL_OPT_COUNT: same = *(const int64_t *)a == *(const int64_t *)b; break;
+    case MAL_OPT_CHOICE: same = *(const int *)a == *(const int *)b; break;
+    default: same = *(const double *)a == *(const double *)b; break;
+    }
+    if (!same) fail_msg("%s is not the same", table[i].name);
+  }
+}
+
+static void same_plan(const mal_plan *x, const mal_plan *y) {
+  assert_string_equal(x->model.name, y->model.name);
+  assert_int_equal(x->model.parameters, y->model.parameters);
+  assert_int_equal(mal_machine_gpus(&x->machine), mal_machine_gpus(&y->machine));
+  assert_string_equal(x->profile->name, y->profile->name);
+  assert_string_equal(x->arithmetic, y->arithmetic);
+  same_options(mal_job_options, mal_job_option_count, &x->job, &y->job);
+  same_options(mal_layout_options, mal_layout_option_count, &x->layout, &y->layout);
+}
+
+static void make(room *r, const char *model, const char *machine, const char *profile, const char *layout,
+                 const char *job, mal_plan *p) {
+  mal_error e;
+  mal_job j;
+  mal_layout l;
+  mal_job_default(&j);
+  mal_layout_default(&l);
+  assert_ok(mal_layout_parse(&r->arena, layout, &l, &e), e);
+  assert_ok(mal_job_parse(&r->arena, "job", job, strlen(job), &j, &e), e);
+  assert_ok(mal_plan_make(&r->arena, model, machine, profile, &j, &l, p, &e), e);
+}
+
+static void round_trips(void **state) {
+  room *r = *state;
+  mal_error e;
+  static const char *const plans[][5] = {
+      {"llama-3-70b", "8x8xh100-sxm", "", "tp=8,pp=4", "{global-batch: 256, tokens: 15T}"},
+      {"llama-3-8b", "8xh100-sxm", "", "zero=3,recompute=full,recompute-layers=20",
+       "{train: lora, lora-targets: attention}"},
+      {"gpt3-175b", "16x8xa100-80-sxm", "megatron-2021", "tp=8,pp=8,vpp=2,recompute=selective,schedule=interleaved",
+       "{precision: fp16, deadline: 30d, budget: USD 2500000, pue: 1.17, usd-per-kwh: 0.1234567890123}"},
+      {"layers=12,hidden=768,heads=12,ffn=3072,vocab=50257", "8xh100-sxm", "malha", "pp=2,first-stage-layers=5",
+       "{seq: 1024}"},
+  };
+  for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+    mal_plan p, q;
+    char *path = mal_print(&r->arena, "%s/plan-%zu.json", r->folder, i), *first, *second;
+    make(r, plans[i][0], plans[i][1], plans[i][2], plans[i][3], plans[i][4], &p);
+    assert_ok(mal_plan_write(&r->arena, path, &p, &e), e);
+    assert_ok(mal_plan_read(&r->arena, path, &q, &e), e);
+    same_plan(&p, &q);
+    assert_ok(mal_plan_show(&r->arena, path, &p, &first, &e), e);
+    assert_ok(mal_plan_show(&r->arena, path, &q, &second, &e), e);
+    assert_string_equal(first, second);
+  }
+}
+
+/* The default profile is written by name: it stays when defaults change. */
+static void pins_the_profile(void **state) {
+  room *r = *state;
+  mal_error e;
+  mal_plan p, q;
+  char *path = mal_print(&r->arena, "%s/pinned.json", r->folder);
+  make(r, "llama-3-8b", "8xh100-sxm", "", "tp=8", "{}", &p);
+  assert_string_equal(p.profile_spec, "");
+  assert_ok(mal_plan_write(&r->arena, path, &p, &e), e);
+  assert_ok(mal_plan_read(&r->arena, path, &q, &e), e);
+  assert_string_equal(q.profile_spec, p.profile->name);
+}
+
+/* A model file is found from wherever the plan is read, and after both are moved. */
+static void paths_follow_the_plan(void **state) {
+  room *r = *state;
+  mal_error e;
+  mal_plan p, q;
+  char *text;
+  size_t length;
+  mal_arena *a = &r->arena;
+  assert_int_equal(system(mal_print(a, "mkdir -p %s/here/models/m %s/here/plans/deep", r->folder, r->folder)), 0);
+  char *source = mal_print(a, "%s/models/llama-3-8b.json", getenv("MALHA_CATALOG"));
+  char *model = mal_print(a, "%s/here/models/m/config.json", r->folder);
+  assert_ok(mal_file_read(a, source, 1 << 20, &text, &length, &e), e);
+  assert_ok(mal_file_write(model, text, length, &e), e);
+  make(r, mal_print(a, "%s/here/models/m", r->folder), "8xh100-sxm", "", "", "{}", &p);
+  char *path = mal_print(a, "%s/here/plans/deep/plan.json", r->folder);
+  assert_ok(mal_plan_write(a, path, &p, &e), e);
+  assert_ok(mal_file_read(a, path, 1 << 20, &text, &length, &e), e);
+  assert_non_null(strstr(text, "\"model\": \"../../models/m\""));
+  assert_ok(mal_plan_read(a, path, &q, &e), e);
+  assert_int_equal(q.model.parameters, p.model.parameters);
+  assert_int_equal(system(mal_print(a, "mv %s/here %s/there", r->folder, r->folder)), 0);
+  path = mal_print(a, "%s/there/plans/deep/plan.json", r->folder);
+  assert_ok(mal_plan_read(a, path, &q, &e), e);
+  char *beside = mal_print(a, "%s/there/models/plan.json", r->folder);
+  assert_ok(mal_plan_write(a, beside, &q, &e), e);
+  assert_ok(mal_file_read(a, beside, 1 << 20, &text, &length, &e), e);
+  assert_non_null(strstr(text, "\"model\": \"./m\""));
+  assert_ok(mal_plan_read(a, beside, &q, &e), e);
+}
+
+#define REFUSED(text, ...)                                                                                             \
+  do {                                                                                                                 \
+    const char *t = (text);                                                                                            \
+    assert_fails(MAL_BAD, mal_plan_parse(&r->arena, "p.json", t, strlen(t), &parts, &e), e, __VA_ARGS__);              \
+  } while (0)
+
+static void names_what_is_wrong(void **state) {
+  room *r = *state;
+  mal_error e;
+  mal_plan_parts parts;
+  REFUSED("[]", "p.json", "not a plan");
+  REFUSED("{\"model\": \"gpt2\"}", "p.json", "malha_plan");
+  REFUSED("{\"malha_plan\": 2}", "p.json:1", "version 2");
+  REFUSED("{\"malha_plan\": 1,\n \"modle\": \"gpt2\"}", "p.json:2", "modle", "model");
+  REFUSED("{\"malha_plan\": 1, \"model\": \"gpt2\"}", "machine");
+  REFUSED("{\"malha_plan\": 1, \"model\": 7, \"machine\": \"x\"}", "p.json:1", "model", "text");
+  const char *head = "{\"malha_plan\": 1, \"model\": \"gpt2\", \"machine\": \"8xh100-sxm\",\n";
+  REFUSED(mal_print(&r->arena, "%s\"job\": [1]}", head), "p.json:2", "job");
+  REFUSED(mal_print(&r->arena, "%s\"job\": {\n\"sqe\": 1}}", head), "p.json:3", "sqe", "seq");
+  REFUSED(mal_print(&r->arena, "%s\"job\": {\n\"seq\": [1]}}", head), "p.json:3", "seq");
+  REFUSED(mal_print(&r->arena, "%s\"job\": {\"precision\": \"fp17\"}}", head), "p.json:2", "fp17", "fp16");
+  REFUSED(mal_print(&r->arena, "%s\"layout\": {\"tp\": -1}}", head), "p.json:2", "tp");
+  REFUSED(mal_print(&r->arena, "%s\"layout\": {\"tp\": 1.5}}", head), "p.json:2", "tp");
+  REFUSED(mal_print(&r->arena, "%s\"layout\": {\"zero\": 4}}", head), "p.json:2", "zero");
+  REFUSED(mal_print(&r->arena, "%s\"job\": {\"lora-targets\": \"none\"}}", head), "p.json:2", "lora-targets");
+  REFUSED(mal_print(&r->arena, "%s\"job\": {\"pue\": 0.5}}", head), "p.json:2", "pue");
+}
+
+static void refuses_standard_input_as_model(void **state) {
+  room *r = *state;
+  mal_error e;
+  mal_plan p;
+  char *text;
+  make(r, "gpt2", "8xh100-sxm", "", "", "{}", &p);
+  p.model_spec = "-";
+  assert_fails(MAL_BAD, mal_plan_show(&r->arena, "p.json", &p, &text, &e), e, "p.json", "standard input");
+}
+
+/* The schema knows exactly the options that there are. */
+static void schema_lists_every_option(void **state) {
+  room *r = *state;
+  mal_error e;
+  mal_json j;
+  assert_ok(mal_json_read(&r->arena, MALHA_SOURCE "/docs/schema/plan-file.json", &j, &e), e);
+  const struct {
+    const char *section;
+    const mal_option *table;
+    int count;
+  } all[] = {{"job", mal_job_options, mal_job_option_count}, {"layout", mal_layout_options, mal_layout_option_count}};
+  for (int s = 0; s < 2; s++) {
+    json_t *section = json_object_get(json_object_get(j.root, "properties"), all[s].section);
+    json_t *properties = json_object_get(section, "properties");
+    assert_int_equal(json_object_size(properties), all[s].count);
+    for (int i = 0; i < all[s].count; i++) {
+      json_t *one = json_object_get(properties, all[s].table[i].name);
+      if (!one) fail_msg("the schema lacks %s", all[s].table[i].name);
+      json_t *names = json_object_get(one, "enum");
+      for (int c = 0; all[s].table[i].kind == MAL_OPT_CHOICE && all[s].table[i].choices[c]; c++) {
+        json_t *name = json_array_get(names, (size_t)c);
+        if (json_is_string(name))
+          assert_string_equal(json_string_value(name), all[s].table[i].choices[c]);
+        else
+          assert_int_equal(json_integer_value(name), atoi(all[s].table[i].choices[c]));
+      }
+    }
+  }
+  mal_json_free(&j);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(round_trips),
+      cmocka_unit_test(pins_the_profile),
+      cmocka_unit_test(paths_follow_the_plan),
+      cmocka_unit_test(names_what_is_wrong),
+      cmocka_unit_test(refuses_standard_input_as_model),
+      cmocka_unit_test(schema_lists_every_option),
+  };
+  return cmocka_run_group_tests(tests, open_room, close_room);
+}
