@@ -23,6 +23,7 @@ static void test_parse(void **state) {
   assert_ok(parse("{\"n\": 7}"), e);
   assert_int_equal(json_integer_value(json_object_get(j.root, "n")), 7);
   assert_ok(parse("\xef\xbb\xbf[1]"), e); /* a byte order mark is let through */
+  mal_json_free(&j);
   assert_ok(mal_json_read(&a, MALHA_TEST_DATA "/core/good.json", &j, &e), e);
 }
 

@@ -48,30 +48,9 @@ static void test_counts(void **state) {
 
 static void test_counts_refused(void **state) {
   (void)state;
-  static const char *const not_counts[] = {"",
-                                           " ",
-                                           "x",
-                                           "k",
-                                           "1x",
-                                           "1 2",
-                                           "0x10",
-                                           "nan",
-                                           "inf",
-                                           "1e",
-                                           "1..2",
-                                           "1.2.3",
-                                           ".",
-                                           "+5",
-                                           "1m",
-                                           "1kk",
-                                           "1KiB",
-                                           "1e5x",
-                                           "\xff"
-                                           "1",
-                                           "1,000",
-                                           "e5",
-                                           "--5",
-                                           "15 TT"};
+  static const char *const not_counts[] = {"",     " ",    "x",    "k",     "1x", "1 2", "0x10", "nan",
+                                           "inf",  "1e",   "1..2", "1.2.3", ".",  "+5",  "1m",   "1kk",
+                                           "1KiB", "1e5x", "\xff", "1,000", "e5", "--5", "15 TT"};
   int64_t value = 77;
   for (size_t i = 0; i < sizeof not_counts / sizeof *not_counts; i++)
     assert_fails(MAL_BAD, mal_parse_count(not_counts[i], "--tokens", &value, &e), e, "--tokens", "not a count");

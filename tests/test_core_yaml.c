@@ -63,6 +63,7 @@ static void test_parse(void **state) {
   assert_false(mal_value_verified(&d->tdp_w));
   assert_ok(parse("name: x\ntdp_w: {value: 1}\n"), e);
   assert_null(d->tdp_w.source);
+  mal_yaml_free(&schema, d);
   assert_ok(mal_yaml_read(MALHA_TEST_DATA "/core/device.yaml", &schema, (void **)&d, &e), e);
   mal_yaml_free(&schema, NULL);
 }

@@ -225,13 +225,18 @@ static mal_status tell(const char *path, const char *text, size_t length, const 
   if (error == CYAML_ERR_OOM) return mal_fail(e, MAL_FAULT, _("%s: out of memory while reading it."), path);
   if ((rest = after(h->error, "Unexpected key: ")) || (rest = after(h->error, "Mapping field already seen: ")))
     find_key(text, length, rest, h);
+  if (rest && error != CYAML_ERR_INVALID_KEY) h->field[0][0] = '\0'; /* the message names that key itself */
   path_of(h, field, sizeof field);
   if (h->line) snprintf(line, sizeof line, ":%zu", h->line);
   snprintf(where, sizeof where, *field ? "%s%s: %s" : "%s%s%s", path, line, field);
   const cyaml_schema_value_t *at = schema_at(schema, h);
   if ((rest = after(h->error, "Unexpected key: "))) return unknown_key(where, rest, at, e);
-  if ((rest = after(h->error, "Invalid ENUM value: ")) || (rest = after(h->error, "Unknown flag: ")))
-    return unknown_word(where, rest, at, e);
+  if (error == CYAML_ERR_INVALID_VALUE && at && (at->type == CYAML_ENUM || at->type == CYAML_FLAGS)) {
+    char *word = strchr(h->error, ':'); /* "Invalid INT value: 'word'", for it tries a number too */
+    word = word ? word + 1 + strspn(word + 1, " '") : h->error;
+    word[strcspn(word, "'")] = '\0';
+    return unknown_word(where, word, at, e);
+  }
   if ((rest = after(h->error, "Missing required mapping field: ")))
     return mal_fail(e, MAL_BAD, _("%s: the key '%s' is missing. Add it."), where, rest);
   if ((rest = after(h->error, "Mapping field already seen: ")))
