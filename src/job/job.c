@@ -6,7 +6,7 @@
 
 const char *const mal_train_name[] = {"pretrain", "finetune", "lora", "qlora", NULL};
 const char *const mal_precision_name[] = {"bf16", "fp16", "fp8", "mxfp8", "nvfp4", "tf32", "fp32", NULL};
-const char *const mal_optimizer_name[] = {"adamw", "adamw-bf16", "adamw-8bit", "sgd",       "sgd-momentum",
+const char *const mal_optimizer_name[] = {"adamw", "adamw-bf16", "adamw-8bit", "sgd", "sgd-momentum",
                                           "lion",  "adafactor",  "muon",       NULL};
 static const char *const lora_targets[] = {"all", "attention"};
 
@@ -90,14 +90,12 @@ mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_
                                        .mapping.fields = job_schema(a)};
   void *data = NULL;
   mal_status s = mal_yaml_parse(path, text, length, &schema, &data, e);
-  if (s != MAL_OK)
-    return s;
+  if (s != MAL_OK) return s;
   char **values = data;
   for (int i = 0; values && i < 2 * OPTIONS && s == MAL_OK; i++)
     if (values[i])
       s = mal_option_set(mal_job_options, OPTIONS, mal_job_options[i % OPTIONS].name, mal_copy(a, values[i]), j, e);
-  if (data)
-    mal_yaml_free(&schema, data);
+  if (data) mal_yaml_free(&schema, data);
   return s == MAL_OK ? check(path, j, e) : mal_fail_in(e, "%s", path);
 }
 
@@ -117,7 +115,6 @@ mal_dtype mal_precision_gemm(mal_precision p) {
 }
 
 mal_dtype mal_precision_store(mal_precision p) {
-  if (p == MAL_P_TF32 || p == MAL_P_FP32)
-    return MAL_F32;
+  if (p == MAL_P_TF32 || p == MAL_P_FP32) return MAL_F32;
   return p == MAL_P_FP16 ? MAL_F16 : MAL_BF16;
 }

@@ -4,13 +4,16 @@
 #include "machine/fields.h"
 
 #define OF mal_profile
-#define TEXT(member, need) {.key = #member, .kind = MAL_FIELD_TEXT, .offset = offsetof(OF, member), .required = need}
-#define BOOL(member) {.key = #member, .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, member)}
-#define INT(member, most) {.key = #member, .kind = MAL_FIELD_INT, .offset = offsetof(OF, member), .hi = most}
+#define TEXT(member, need)                                                                                             \
+  { .key = #member, .kind = MAL_FIELD_TEXT, .offset = offsetof(OF, member), .required = need }
+#define BOOL(member)                                                                                                   \
+  { .key = #member, .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, member) }
+#define INT(member, most)                                                                                              \
+  { .key = #member, .kind = MAL_FIELD_INT, .offset = offsetof(OF, member), .hi = most }
 #define CHOICE(member, names)                                                                                          \
-  {.key = #member, .kind = MAL_FIELD_CHOICE, .offset = offsetof(OF, member), .choices = names}
+  { .key = #member, .kind = MAL_FIELD_CHOICE, .offset = offsetof(OF, member), .choices = names }
 #define FITTED(member, most)                                                                                           \
-  {.key = #member, .kind = MAL_FIELD_FITTED, .offset = offsetof(OF, member), .hi = most, .required = true}
+  { .key = #member, .kind = MAL_FIELD_FITTED, .offset = offsetof(OF, member), .hi = most, .required = true }
 
 const char *const mal_attention_name[MAL_ATT_KERNELS + 1] = {"unfused", "flash1", "flash2", "cudnn", NULL};
 static const char *const logits_name[] = {"sharded", "gathered", NULL};
@@ -74,10 +77,8 @@ static mal_status load(mal_arena *a, const char *name, int depth, mal_profile *p
 
 static mal_status merge(mal_arena *a, const mal_fields *file, int depth, mal_profile *p, mal_error *e) {
   const char *base = mal_fields_text(file, "base");
-  if (base && load(a, base, depth + 1, p, e) != MAL_OK)
-    return mal_fail_in(e, "%s: base", file->path);
-  if (base && mal_fields_text(file, "name"))
-    mal_fields_mark_inherited(a, mal_profile_table, base, p);
+  if (base && load(a, base, depth + 1, p, e) != MAL_OK) return mal_fail_in(e, "%s: base", file->path);
+  if (base && mal_fields_text(file, "name")) mal_fields_mark_inherited(a, mal_profile_table, base, p);
   return mal_fields_merge(a, file, p, e);
 }
 
@@ -85,10 +86,8 @@ static mal_status parse(mal_arena *a, const char *path, const char *text, size_t
                         mal_error *e) {
   mal_fields file;
   mal_status s = mal_fields_parse(a, path, text, length, mal_profile_table, &file, e);
-  if (s == MAL_OK)
-    s = merge(a, &file, depth, p, e);
-  if (s == MAL_OK)
-    s = mal_fields_complete(mal_profile_table, path, p, e);
+  if (s == MAL_OK) s = merge(a, &file, depth, p, e);
+  if (s == MAL_OK) s = mal_fields_complete(mal_profile_table, path, p, e);
   mal_fields_free(&file);
   return s;
 }
@@ -100,8 +99,7 @@ static mal_status load(mal_arena *a, const char *name, int depth, mal_profile *p
   char *path, *text;
   size_t length;
   mal_status s = mal_catalog_find(a, "profiles", name, ".yaml", "profile", &path, e);
-  if (s == MAL_OK)
-    s = mal_file_read(a, path, MAL_YAML_LIMIT_BYTES, &text, &length, e);
+  if (s == MAL_OK) s = mal_file_read(a, path, MAL_YAML_LIMIT_BYTES, &text, &length, e);
   return s == MAL_OK ? parse(a, path, text, length, depth, p, e) : s;
 }
 
@@ -125,8 +123,7 @@ typedef struct constant_list {
 static void add_constant(void *context, const char *key, mal_value *value, mal_fitted *fitted) {
   constant_list *list = context;
   (void)value;
-  if (!fitted || list->count >= list->max)
-    return;
+  if (!fitted || list->count >= list->max) return;
   list->names[list->count] = key;
   list->constants[list->count++] = fitted;
 }

@@ -6,8 +6,8 @@
 
 enum { SEQ_DEFAULT_MAX = 8192, SEQ_FALLBACK = 2048, VPP_DEFAULT_MAX = 12, DEFAULT_FILL = 4 };
 #define SIZE_MAX_RANKS (INT64_C(1) << 24)
-#define BATCH_MAX (INT64_C(1) << 40)
-#define SEQ_MAX (INT64_C(1) << 30)
+#define BATCH_MAX      (INT64_C(1) << 40)
+#define SEQ_MAX        (INT64_C(1) << 30)
 
 typedef struct check {
   mal_arena *a;
@@ -38,8 +38,8 @@ static const char *near_divisors(const check *c, int64_t n, int64_t x) {
 
 static mal_status divides(const check *c, const char *name, int64_t x, int64_t n, const char *of) {
   if (n % x == 0) return MAL_OK;
-  return mal_fail(c->e, MAL_BAD, _("%s=%lld does not divide %lld, %s; the nearest that do: %s."), name, (ll)x, (ll)n, of,
-                  near_divisors(c, n, x));
+  return mal_fail(c->e, MAL_BAD, _("%s=%lld does not divide %lld, %s; the nearest that do: %s."), name, (ll)x, (ll)n,
+                  of, near_divisors(c, n, x));
 }
 
 static mal_status in_range(const check *c, const char *name, int64_t x, int64_t lo, int64_t hi) {
@@ -102,8 +102,9 @@ static mal_status derive_dp(const check *c) {
   const int64_t factors[] = {l->tp, l->cp, l->pp};
   for (int i = 0; i < 3; i++) {
     if (factors[i] > gpus || model > gpus / factors[i])
-      return mal_fail(c->e, MAL_BAD, _("tp=%lld × cp=%lld × pp=%lld is more than the %lld GPUs of %s; lower one, or use "
-                                       "more GPUs."),
+      return mal_fail(c->e, MAL_BAD,
+                      _("tp=%lld × cp=%lld × pp=%lld is more than the %lld GPUs of %s; lower one, or use "
+                        "more GPUs."),
                       (ll)l->tp, (ll)l->cp, (ll)l->pp, (ll)gpus, c->machine->name);
     model *= factors[i];
   }
@@ -114,9 +115,8 @@ static mal_status derive_dp(const check *c) {
                     near_divisors(c, gpus, model));
   if (l->dp == 0) l->dp = gpus / model;
   if (l->dp != gpus / model)
-    return mal_fail(c->e, MAL_BAD,
-                    _("tp=%lld × cp=%lld × dp=%lld × pp=%lld is not the %lld GPUs of %s; dp=%lld is."), (ll)l->tp,
-                    (ll)l->cp, (ll)l->dp, (ll)l->pp, (ll)gpus, c->machine->name, (ll)(gpus / model));
+    return mal_fail(c->e, MAL_BAD, _("tp=%lld × cp=%lld × dp=%lld × pp=%lld is not the %lld GPUs of %s; dp=%lld is."),
+                    (ll)l->tp, (ll)l->cp, (ll)l->dp, (ll)l->pp, (ll)gpus, c->machine->name, (ll)(gpus / model));
   return MAL_OK;
 }
 
@@ -128,11 +128,12 @@ static mal_status check_attention_heads(const check *c, const mal_layer_kind *k)
   if (l->tp <= k->kv_heads)
     s = divides(c, "tp", l->tp, k->kv_heads, _("the key-value heads"));
   else if (l->tp % k->kv_heads)
-    return mal_fail(c->e, MAL_BAD,
-                    _("tp=%lld is not a multiple of the %lld key-value heads, which it would replicate; the nearest that "
-                      "are: %lld and %lld."),
-                    (ll)l->tp, (ll)k->kv_heads, (ll)(l->tp / k->kv_heads * k->kv_heads),
-                    (ll)((l->tp / k->kv_heads + 1) * k->kv_heads));
+    return mal_fail(
+        c->e, MAL_BAD,
+        _("tp=%lld is not a multiple of the %lld key-value heads, which it would replicate; the nearest that "
+          "are: %lld and %lld."),
+        (ll)l->tp, (ll)k->kv_heads, (ll)(l->tp / k->kv_heads * k->kv_heads),
+        (ll)((l->tp / k->kv_heads + 1) * k->kv_heads));
   if (s == MAL_OK && l->cp > 1 && l->cp_kind == MAL_CP_ALLTOALL)
     s = divides(c, "cp", l->cp, k->heads / l->tp, _("the attention heads of one tensor parallel rank"));
   return s;
@@ -171,8 +172,7 @@ static mal_status derive_experts(const check *c) {
   mal_layout *l = c->l;
   int64_t stage = l->tp * l->cp * l->dp;
   if (!has_experts(c->m)) {
-    if (l->ep > 1)
-      return mal_fail(c->e, MAL_BAD, _("ep=%lld: %s has no experts; use ep=1."), (ll)l->ep, c->m->name);
+    if (l->ep > 1) return mal_fail(c->e, MAL_BAD, _("ep=%lld: %s has no experts; use ep=1."), (ll)l->ep, c->m->name);
     l->etp = l->tp;
     return MAL_OK;
   }
@@ -189,10 +189,11 @@ static mal_status check_sequence(const check *c) {
   mal_layout *l = c->l;
   int64_t seq = c->job->seq;
   if (l->cp > 1 && seq % (2 * l->cp))
-    return mal_fail(c->e, MAL_BAD,
-                    _("seq=%lld is not a multiple of 2 × cp = %lld, which a balanced causal split needs; the nearest that "
-                      "are: %lld and %lld."),
-                    (ll)seq, (ll)(2 * l->cp), (ll)(seq / (2 * l->cp) * 2 * l->cp), (ll)((seq / (2 * l->cp) + 1) * 2 * l->cp));
+    return mal_fail(
+        c->e, MAL_BAD,
+        _("seq=%lld is not a multiple of 2 × cp = %lld, which a balanced causal split needs; the nearest that "
+          "are: %lld and %lld."),
+        (ll)seq, (ll)(2 * l->cp), (ll)(seq / (2 * l->cp) * 2 * l->cp), (ll)((seq / (2 * l->cp) + 1) * 2 * l->cp));
   if (l->sequence_parallel == MAL_AUTO) l->sequence_parallel = c->p->seq_par_default;
   if (l->tp == 1) l->sequence_parallel = MAL_OFF;
   if (l->sequence_parallel == MAL_ON && seq / l->cp % l->tp)
@@ -208,7 +209,8 @@ static mal_status derive_zero(const check *c) {
   int64_t ranks = l->cp * l->dp;
   if (l->zero < 0) l->zero = c->p->default_zero;
   if (l->hybrid > 0 && l->zero != 3)
-    return mal_fail(c->e, MAL_BAD, _("hybrid=%lld is a ZeRO-3 shard group, and zero=%d; use zero=3, or leave hybrid out."),
+    return mal_fail(c->e, MAL_BAD,
+                    _("hybrid=%lld is a ZeRO-3 shard group, and zero=%d; use zero=3, or leave hybrid out."),
                     (ll)l->hybrid, l->zero);
   if (l->hybrid > 0) {
     mal_status s = divides(c, "hybrid", l->hybrid, ranks, _("the cp × dp ranks"));
@@ -223,8 +225,9 @@ static mal_status derive_zero(const check *c) {
     return mal_fail(c->e, MAL_BAD, _("offload-optimizer needs zero=1, 2 or 3, and zero=0."));
   if ((l->offload_params == MAL_OFFLOAD_NVME || l->offload_optimizer == MAL_OFFLOAD_NVME) &&
       c->machine->node->nvme_drives.value < 1)
-    return mal_fail(c->e, MAL_BAD, _("offload to nvme: the catalogue knows no NVMe drive of %s; use cpu, or a machine "
-                                     "file with nvme_drives."),
+    return mal_fail(c->e, MAL_BAD,
+                    _("offload to nvme: the catalogue knows no NVMe drive of %s; use cpu, or a machine "
+                      "file with nvme_drives."),
                     c->machine->node->title);
   return MAL_OK;
 }
@@ -252,12 +255,13 @@ static mal_status derive_batch(const check *c) {
   const char *name = l->micro_batch ? _("micro-batch") : _("accumulation");
   if (__builtin_mul_overflow(known, l->dp, &product) || product > j->global_batch || j->global_batch % product) {
     if (known > BATCH_MAX / l->dp) product = BATCH_MAX;
-    return mal_fail(c->e, MAL_BAD,
-                    _("global batch %lld is not a multiple of %s %lld × data parallel %lld = %lld; the nearest that are: "
-                      "%lld and %lld."),
-                    (ll)j->global_batch, name, (ll)known, (ll)l->dp, (ll)product,
-                    (ll)(j->global_batch / product < 1 ? product : j->global_batch / product * product),
-                    (ll)((j->global_batch / product < 1 ? 2 : j->global_batch / product + 1) * product));
+    return mal_fail(
+        c->e, MAL_BAD,
+        _("global batch %lld is not a multiple of %s %lld × data parallel %lld = %lld; the nearest that are: "
+          "%lld and %lld."),
+        (ll)j->global_batch, name, (ll)known, (ll)l->dp, (ll)product,
+        (ll)(j->global_batch / product < 1 ? product : j->global_batch / product * product),
+        (ll)((j->global_batch / product < 1 ? 2 : j->global_batch / product + 1) * product));
   }
   int64_t other = j->global_batch / product;
   if (l->micro_batch && j->accumulation && j->accumulation != other)
@@ -297,11 +301,12 @@ static mal_status check_interleaving(const check *c) {
   if (l->pp == 1)
     return mal_fail(c->e, MAL_BAD, _("vpp=%lld needs a pipeline, and pp=1; use vpp=1, or pp above 1."), (ll)l->vpp);
   if (m % l->pp)
-    return mal_fail(c->e, MAL_BAD,
-                    _("interleaving needs a number of micro-batches that pp=%lld divides, and there are %lld; the nearest "
-                      "that work: %lld and %lld, or use vpp=1."),
-                    (ll)l->pp, (ll)m, (ll)(m / l->pp < 1 ? l->pp : m / l->pp * l->pp),
-                    (ll)((m / l->pp < 1 ? 2 : m / l->pp + 1) * l->pp));
+    return mal_fail(
+        c->e, MAL_BAD,
+        _("interleaving needs a number of micro-batches that pp=%lld divides, and there are %lld; the nearest "
+          "that work: %lld and %lld, or use vpp=1."),
+        (ll)l->pp, (ll)m, (ll)(m / l->pp < 1 ? l->pp : m / l->pp * l->pp),
+        (ll)((m / l->pp < 1 ? 2 : m / l->pp + 1) * l->pp));
   return MAL_OK;
 }
 
@@ -310,9 +315,9 @@ static mal_status check_own_stages(const check *c) {
   int64_t f = l->first_stage_layers, t = l->last_stage_layers, layers = c->m->layers;
   if (f < 0 && t < 0) return MAL_OK;
   if (l->embedding_in_layers)
-    return mal_fail(c->e, MAL_BAD, _("first-stage-layers and last-stage-layers exclude embedding-in-layers; use one way."));
-  if (l->pp == 1)
-    return mal_fail(c->e, MAL_BAD, _("first-stage-layers and last-stage-layers need pp above 1."));
+    return mal_fail(c->e, MAL_BAD,
+                    _("first-stage-layers and last-stage-layers exclude embedding-in-layers; use one way."));
+  if (l->pp == 1) return mal_fail(c->e, MAL_BAD, _("first-stage-layers and last-stage-layers need pp above 1."));
   int64_t rest = layers - (f < 0 ? 0 : f) - (t < 0 ? 0 : t), stages = l->pp - (f >= 0) - (t >= 0);
   if (rest < stages || (stages == 0 && rest != 0))
     return mal_fail(c->e, MAL_BAD,
@@ -329,16 +334,19 @@ static mal_status check_pipeline(const check *c) {
   if (s != MAL_OK) return s;
   int64_t layers = c->m->layers + (l->embedding_in_layers ? 2 : 0), chunks = l->pp * l->vpp;
   if (chunks > layers)
-    return mal_fail(c->e, MAL_BAD, _("pp=%lld × vpp=%lld = %lld chunks are more than the %lld layers; use at most %lld."),
-                    (ll)l->pp, (ll)l->vpp, (ll)chunks, (ll)layers, (ll)layers);
-  if (l->schedule == MAL_DUALPIPE && (l->pp % 2 || c->job->accumulation % 2 || c->job->accumulation < 2 * l->pp))
     return mal_fail(c->e, MAL_BAD,
-                    _("dualpipe needs an even pp and an even number of micro-batches, 2 × pp or more; pp=%lld and there "
-                      "are %lld."),
-                    (ll)l->pp, (ll)c->job->accumulation);
+                    _("pp=%lld × vpp=%lld = %lld chunks are more than the %lld layers; use at most %lld."), (ll)l->pp,
+                    (ll)l->vpp, (ll)chunks, (ll)layers, (ll)layers);
+  if (l->schedule == MAL_DUALPIPE && (l->pp % 2 || c->job->accumulation % 2 || c->job->accumulation < 2 * l->pp))
+    return mal_fail(
+        c->e, MAL_BAD,
+        _("dualpipe needs an even pp and an even number of micro-batches, 2 × pp or more; pp=%lld and there "
+          "are %lld."),
+        (ll)l->pp, (ll)c->job->accumulation);
   if (l->recompute_layers >= 0 && l->recompute != MAL_RECOMPUTE_FULL)
-    return mal_fail(c->e, MAL_BAD, _("recompute-layers=%lld counts fully recomputed layers, and recompute=%s; use "
-                                     "recompute=full."),
+    return mal_fail(c->e, MAL_BAD,
+                    _("recompute-layers=%lld counts fully recomputed layers, and recompute=%s; use "
+                      "recompute=full."),
                     (ll)l->recompute_layers, mal_recompute_name[l->recompute]);
   return MAL_OK;
 }

@@ -73,8 +73,8 @@ mal_group mal_layout_group(const mal_layout *l, const mal_machine *machine, unsi
       [MAL_AXIS_ETP] = {1, l->etp},
       [MAL_AXIS_EDP] = {l->etp * l->ep, mal_layout_edp(l)},
   };
-  static const int by_stride[MAL_AXES] = {MAL_AXIS_TP, MAL_AXIS_ETP, MAL_AXIS_EP, MAL_AXIS_CP,
-                                          MAL_AXIS_EDP, MAL_AXIS_DP, MAL_AXIS_PP};
+  static const int by_stride[MAL_AXES] = {MAL_AXIS_TP,  MAL_AXIS_ETP, MAL_AXIS_EP, MAL_AXIS_CP,
+                                          MAL_AXIS_EDP, MAL_AXIS_DP,  MAL_AXIS_PP};
   axis chosen[MAL_AXES];
   int n = 0;
   for (int i = 0; i < MAL_AXES; i++)
@@ -82,9 +82,7 @@ mal_group mal_layout_group(const mal_layout *l, const mal_machine *machine, unsi
   return group_of(machine, chosen, n);
 }
 
-static int64_t shard_size(const mal_layout *l) {
-  return l->zero == 3 && l->hybrid > 0 ? l->hybrid : l->cp * l->dp;
-}
+static int64_t shard_size(const mal_layout *l) { return l->zero == 3 && l->hybrid > 0 ? l->hybrid : l->cp * l->dp; }
 
 mal_group mal_layout_shard_group(const mal_layout *l, const mal_machine *machine) {
   const axis shard = {l->tp, shard_size(l)};

@@ -14,8 +14,10 @@ static_assert(sizeof mal_schedule_name / sizeof *mal_schedule_name == MAL_SCHEDU
 static_assert(sizeof mal_recompute_name / sizeof *mal_recompute_name == MAL_RECOMPUTES + 1, "a name for each");
 
 #define AT(member) offsetof(mal_layout, member)
-#define COUNT(name, member, help) {name, 0, MAL_OPT_COUNT, AT(member), "N", NULL, NULL, help}
-#define CHOICE(name, member, meta, names, help) {name, 0, MAL_OPT_CHOICE, AT(member), meta, NULL, names, help}
+#define COUNT(name, member, help)                                                                                      \
+  { name, 0, MAL_OPT_COUNT, AT(member), "N", NULL, NULL, help }
+#define CHOICE(name, member, meta, names, help)                                                                        \
+  { name, 0, MAL_OPT_CHOICE, AT(member), meta, NULL, names, help }
 
 const mal_option mal_layout_options[] = {
     COUNT("tp", tp, "tensor parallel ranks"),
@@ -76,8 +78,7 @@ static mal_status next_word(const char **text, char key[WORD_MAX], char value[WO
   size_t length = strcspn(*text, ",");
   const char *word = *text, *equals = memchr(word, '=', length);
   const char *parts[2] = {word, equals ? equals + 1 : word + length};
-  size_t lengths[2] = {equals ? (size_t)(equals - word) : length,
-                       equals ? (size_t)(word + length - (equals + 1)) : 0};
+  size_t lengths[2] = {equals ? (size_t)(equals - word) : length, equals ? (size_t)(word + length - (equals + 1)) : 0};
   char *into[2] = {key, value};
   for (int i = 0; i < 2; i++) {
     size_t blanks = 0;

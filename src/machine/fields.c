@@ -19,8 +19,7 @@ static const cyaml_schema_field_t fitted_fields[] = {
 
 static int table_length(const mal_field *table) {
   int n = 0;
-  while (table[n].key)
-    n++;
+  while (table[n].key) n++;
   return n;
 }
 
@@ -89,24 +88,20 @@ mal_status mal_fields_parse(mal_arena *a, const char *path, const char *text, si
                                      .mapping.fields = schema_of(a, table)};
   void *data = NULL;
   mal_status s = mal_yaml_parse(path, text, length, &f->schema, &data, e);
-  if (s != MAL_OK)
-    return s;
-  if (!data)
-    return mal_fail(e, MAL_BAD, _("%s: the file is empty; write at least one key, such as name."), path);
+  if (s != MAL_OK) return s;
+  if (!data) return mal_fail(e, MAL_BAD, _("%s: the file is empty; write at least one key, such as name."), path);
   f->data = data;
   return MAL_OK;
 }
 
 void mal_fields_free(mal_fields *f) {
-  if (f->data)
-    mal_yaml_free(&f->schema, f->data);
+  if (f->data) mal_yaml_free(&f->schema, f->data);
   f->data = NULL;
 }
 
 static int find_field(const mal_fields *f, const char *key) {
   for (int i = 0; f->table[i].key; i++)
-    if (strcmp(f->table[i].key, key) == 0)
-      return i;
+    if (strcmp(f->table[i].key, key) == 0) return i;
   return -1;
 }
 
@@ -118,8 +113,7 @@ const char *mal_fields_text(const mal_fields *f, const char *key) {
 
 bool mal_fields_section(const mal_fields *f, const char *key, mal_fields *section) {
   int i = find_field(f, key);
-  if (i < 0 || f->table[i].kind != MAL_FIELD_SECTION || !f->data[i])
-    return false;
+  if (i < 0 || f->table[i].kind != MAL_FIELD_SECTION || !f->data[i]) return false;
   *section = (mal_fields){f->path, f->text, f->length, f->table[i].section, {0}, f->data[i]};
   return true;
 }
@@ -129,28 +123,25 @@ static int line_of_key(const mal_fields *f, const char *key) {
   size_t n = strlen(key);
   for (size_t i = 0; i + n < f->length; i++) {
     bool starts = i == 0 || strchr(" \n{,\"'", f->text[i - 1]);
-    if (starts && memcmp(f->text + i, key, n) == 0 && strchr(":\"' ", f->text[i + n]))
-      return mal_line_of(f->text, i);
+    if (starts && memcmp(f->text + i, key, n) == 0 && strchr(":\"' ", f->text[i + n])) return mal_line_of(f->text, i);
   }
   return 0;
 }
 
 static mal_status out_of_bounds(const mal_fields *f, const mal_field *field, double value, double lo, double hi,
                                 mal_error *e) {
-  return mal_fail(e, MAL_BAD, _("%s:%d: %s is %g; it must lie between %g and %g."), f->path,
-                  line_of_key(f, field->key), field->key, value, lo, hi);
+  return mal_fail(e, MAL_BAD, _("%s:%d: %s is %g; it must lie between %g and %g."), f->path, line_of_key(f, field->key),
+                  field->key, value, lo, hi);
 }
 
 static mal_status check_number(const mal_fields *f, const mal_field *field, double value, mal_error *e) {
   double lo = field->lo, hi = field->lo == 0 && field->hi == 0 ? LARGEST_NUMBER : field->hi;
-  if (!isfinite(value) || value < lo || value > hi)
-    return out_of_bounds(f, field, value, lo, hi, e);
+  if (!isfinite(value) || value < lo || value > hi) return out_of_bounds(f, field, value, lo, hi, e);
   return MAL_OK;
 }
 
 static mal_status check_source(const mal_fields *f, const mal_field *field, const char *source, mal_error *e) {
-  if (source && source[strspn(source, " \t\n")])
-    return MAL_OK;
+  if (source && source[strspn(source, " \t\n")]) return MAL_OK;
   return mal_fail(e, MAL_BAD, _("%s:%d: %s has no source; write where its value was read."), f->path,
                   line_of_key(f, field->key), field->key);
 }
@@ -158,15 +149,12 @@ static mal_status check_source(const mal_fields *f, const mal_field *field, cons
 static mal_status merge_value(mal_arena *a, const mal_fields *f, const mal_field *field, const mal_value *from,
                               mal_value *to, mal_error *e) {
   mal_status s = check_number(f, field, from->value, e);
-  if (s == MAL_OK)
-    s = check_source(f, field, from->source, e);
-  if (s != MAL_OK)
-    return s;
+  if (s == MAL_OK) s = check_source(f, field, from->source, e);
+  if (s != MAL_OK) return s;
   to->value = from->value;
   to->source = mal_copy(a, from->source);
   to->verified = NULL;
-  if (from->verified && !*from->verified)
-    to->verified = MAL_NEW(a, bool);
+  if (from->verified && !*from->verified) to->verified = MAL_NEW(a, bool);
   return MAL_OK;
 }
 
@@ -174,16 +162,13 @@ static mal_status merge_fitted(mal_arena *a, const mal_fields *f, const mal_fiel
                                mal_fitted *to, mal_error *e) {
   const double all[] = {from->lo, from->hi, from->prior, from->value};
   mal_status s = check_source(f, field, from->source, e);
-  for (int i = 0; i < 4 && s == MAL_OK; i++)
-    s = check_number(f, field, all[i], e);
-  if (s != MAL_OK)
-    return s;
+  for (int i = 0; i < 4 && s == MAL_OK; i++) s = check_number(f, field, all[i], e);
+  if (s != MAL_OK) return s;
   if (from->lo > from->hi)
     return mal_fail(e, MAL_BAD, _("%s:%d: %s has lo %g above hi %g; swap them."), f->path, line_of_key(f, field->key),
                     field->key, from->lo, from->hi);
   for (int i = 2; i < 4; i++)
-    if (all[i] < from->lo || all[i] > from->hi)
-      return out_of_bounds(f, field, all[i], from->lo, from->hi, e);
+    if (all[i] < from->lo || all[i] > from->hi) return out_of_bounds(f, field, all[i], from->lo, from->hi, e);
   *to = *from;
   to->source = mal_copy(a, from->source);
   return MAL_OK;
@@ -208,32 +193,21 @@ static mal_status merge_one(mal_arena *a, const mal_fields *f, const mal_field *
   void *to = whole + field->offset;
   mal_status s;
   switch (field->kind) {
-  case MAL_FIELD_BASE:
-    return MAL_OK;
-  case MAL_FIELD_TEXT:
-    *(char **)to = mal_copy(a, from);
-    return MAL_OK;
-  case MAL_FIELD_BOOL:
-    *(bool *)to = *(const bool *)from;
-    return MAL_OK;
+  case MAL_FIELD_BASE: return MAL_OK;
+  case MAL_FIELD_TEXT: *(char **)to = mal_copy(a, from); return MAL_OK;
+  case MAL_FIELD_BOOL: *(bool *)to = *(const bool *)from; return MAL_OK;
   case MAL_FIELD_INT:
   case MAL_FIELD_SMALL:
-    if ((s = check_number(f, field, (double)*(const int64_t *)from, e)) != MAL_OK)
-      return s;
+    if ((s = check_number(f, field, (double)*(const int64_t *)from, e)) != MAL_OK) return s;
     if (field->kind == MAL_FIELD_INT)
       *(int64_t *)to = *(const int64_t *)from;
     else
       *(int *)to = (int)*(const int64_t *)from;
     return MAL_OK;
-  case MAL_FIELD_NUMBER:
-    *(double *)to = *(const double *)from;
-    return check_number(f, field, *(const double *)from, e);
-  case MAL_FIELD_CHOICE:
-    return merge_choice(f, field, from, to, e);
-  case MAL_FIELD_VALUE:
-    return merge_value(a, f, field, from, to, e);
-  case MAL_FIELD_FITTED:
-    return merge_fitted(a, f, field, from, to, e);
+  case MAL_FIELD_NUMBER: *(double *)to = *(const double *)from; return check_number(f, field, *(const double *)from, e);
+  case MAL_FIELD_CHOICE: return merge_choice(f, field, from, to, e);
+  case MAL_FIELD_VALUE: return merge_value(a, f, field, from, to, e);
+  case MAL_FIELD_FITTED: return merge_fitted(a, f, field, from, to, e);
   case MAL_FIELD_SECTION: {
     mal_fields section = {f->path, f->text, f->length, field->section, {0}, (void **)from};
     return mal_fields_merge(a, &section, whole, e);
@@ -244,35 +218,27 @@ static mal_status merge_one(mal_arena *a, const mal_fields *f, const mal_field *
 
 mal_status mal_fields_merge(mal_arena *a, const mal_fields *f, void *into, mal_error *e) {
   for (int i = 0; f->table[i].key; i++) {
-    if (!f->data[i])
-      continue;
+    if (!f->data[i]) continue;
     mal_status s = merge_one(a, f, &f->table[i], f->data[i], into, e);
-    if (s != MAL_OK)
-      return s;
+    if (s != MAL_OK) return s;
   }
   return MAL_OK;
 }
 
 static bool is_missing(const mal_field *field, const void *at) {
   switch (field->kind) {
-  case MAL_FIELD_TEXT:
-    return !*(char *const *)at;
-  case MAL_FIELD_VALUE:
-    return !((const mal_value *)at)->source;
-  case MAL_FIELD_FITTED:
-    return !((const mal_fitted *)at)->source;
-  default:
-    return false;
+  case MAL_FIELD_TEXT: return !*(char *const *)at;
+  case MAL_FIELD_VALUE: return !((const mal_value *)at)->source;
+  case MAL_FIELD_FITTED: return !((const mal_fitted *)at)->source;
+  default: return false;
   }
 }
 
 static const char *first_missing(const mal_field *table, const char *whole) {
   for (const mal_field *field = table; field->key; field++) {
     const char *inner = field->kind == MAL_FIELD_SECTION ? first_missing(field->section, whole) : NULL;
-    if (inner)
-      return inner;
-    if (field->required && is_missing(field, whole + field->offset))
-      return field->key;
+    if (inner) return inner;
+    if (field->required && is_missing(field, whole + field->offset)) return field->key;
   }
   return NULL;
 }
@@ -280,16 +246,13 @@ static const char *first_missing(const mal_field *table, const char *whole) {
 static void fill_absent(void *context, const char *key, mal_value *value, mal_fitted *fitted) {
   static char absent[] = "not given: taken as 0";
   (void)context, (void)key;
-  if (value && !value->source)
-    value->source = absent;
-  if (fitted && !fitted->source)
-    fitted->source = absent;
+  if (value && !value->source) value->source = absent;
+  if (fitted && !fitted->source) fitted->source = absent;
 }
 
 mal_status mal_fields_complete(const mal_field *table, const char *path, void *whole, mal_error *e) {
   const char *key = first_missing(table, whole);
-  if (key)
-    return mal_fail(e, MAL_BAD, _("%s: %s is missing; add it, or name a base that has it."), path, key);
+  if (key) return mal_fail(e, MAL_BAD, _("%s: %s is missing; add it, or name a base that has it."), path, key);
   mal_fields_each(table, whole, fill_absent, NULL);
   return MAL_OK;
 }
@@ -314,8 +277,7 @@ typedef struct inheritance {
 static void mark_one(void *context, const char *key, mal_value *value, mal_fitted *fitted) {
   inheritance *i = context;
   (void)key, (void)value;
-  if (fitted && fitted->source && strncmp(fitted->source, "as ", 3) != 0)
-    fitted->source = mal_print(i->arena, "as %s: %s", i->base, fitted->source);
+  if (fitted && fitted->source) fitted->source = mal_print(i->arena, "as %s: %s", i->base, fitted->source);
 }
 
 void mal_fields_mark_inherited(mal_arena *a, const mal_field *table, const char *base, void *whole) {

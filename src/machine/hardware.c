@@ -3,12 +3,16 @@
 #include "core/file.h"
 #include <string.h>
 
-#define VALUE(name, member) {.key = name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, member)}
-#define NEEDED(name, member) {.key = name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, member), .required = true}
-#define TEXT(name, member, need) {.key = name, .kind = MAL_FIELD_TEXT, .offset = offsetof(OF, member), .required = need}
+#define VALUE(name, member)                                                                                            \
+  { .key = name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, member) }
+#define NEEDED(name, member)                                                                                           \
+  { .key = name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, member), .required = true }
+#define TEXT(name, member, need)                                                                                       \
+  { .key = name, .kind = MAL_FIELD_TEXT, .offset = offsetof(OF, member), .required = need }
 #define FITTED(name, member, most)                                                                                     \
-  {.key = name, .kind = MAL_FIELD_FITTED, .offset = offsetof(OF, cal.member), .lo = 0, .hi = most, .required = true}
-#define BASE {.key = "base", .kind = MAL_FIELD_BASE}
+  { .key = name, .kind = MAL_FIELD_FITTED, .offset = offsetof(OF, cal.member), .lo = 0, .hi = most, .required = true }
+#define BASE                                                                                                           \
+  { .key = "base", .kind = MAL_FIELD_BASE }
 
 #define OF mal_gpu
 static const mal_field calibration_table[] = {
@@ -65,7 +69,7 @@ const mal_field mal_gpu_table[] = {
 
 #define OF mal_node
 #define COUNT(name, member, least, most)                                                                               \
-  {.key = name, .kind = MAL_FIELD_INT, .offset = offsetof(OF, member), .lo = least, .hi = most}
+  { .key = name, .kind = MAL_FIELD_INT, .offset = offsetof(OF, member), .lo = least, .hi = most }
 const mal_field mal_node_table[] = {
     BASE,
     TEXT("name", name, true),
@@ -96,10 +100,18 @@ const mal_field mal_fabric_table[] = {
     BASE,
     TEXT("name", name, true),
     TEXT("title", title, true),
-    {.key = "oversubscription", .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, oversubscription), .lo = 1, .hi = 1024,
+    {.key = "oversubscription",
+     .kind = MAL_FIELD_VALUE,
+     .offset = offsetof(OF, oversubscription),
+     .lo = 1,
+     .hi = 1024,
      .required = true},
-    {.key = "jitter_per_doubling", .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, jitter_per_doubling), .lo = 0,
-     .hi = 0.5, .required = true},
+    {.key = "jitter_per_doubling",
+     .kind = MAL_FIELD_VALUE,
+     .offset = offsetof(OF, jitter_per_doubling),
+     .lo = 0,
+     .hi = 0.5,
+     .required = true},
     {0},
 };
 #undef OF
@@ -110,14 +122,11 @@ static mal_status load(mal_arena *a, const char *folder, const char *what, const
 static mal_status merge(mal_arena *a, const char *folder, const char *what, const mal_fields *file,
                         const char *fallback, void *whole, int depth, mal_error *e) {
   const char *base = mal_fields_text(file, "base");
-  if (!base)
-    base = fallback;
+  if (!base) base = fallback;
   if (base) {
     mal_status s = load(a, folder, what, file->table, base, whole, depth + 1, e);
-    if (s != MAL_OK)
-      return mal_fail_in(e, "%s: base", file->path);
-    if (mal_fields_text(file, "name"))
-      mal_fields_mark_inherited(a, file->table, base, whole);
+    if (s != MAL_OK) return mal_fail_in(e, "%s: base", file->path);
+    if (mal_fields_text(file, "name")) mal_fields_mark_inherited(a, file->table, base, whole);
   }
   return mal_fields_merge(a, file, whole, e);
 }
@@ -130,16 +139,12 @@ static mal_status load(mal_arena *a, const char *folder, const char *what, const
   char *path, *text;
   size_t length;
   mal_status s = mal_catalog_find(a, folder, name, ".yaml", what, &path, e);
-  if (s == MAL_OK)
-    s = mal_file_read(a, path, MAL_YAML_LIMIT_BYTES, &text, &length, e);
-  if (s != MAL_OK)
-    return s;
+  if (s == MAL_OK) s = mal_file_read(a, path, MAL_YAML_LIMIT_BYTES, &text, &length, e);
+  if (s != MAL_OK) return s;
   mal_fields file;
   s = mal_fields_parse(a, path, text, length, table, &file, e);
-  if (s == MAL_OK)
-    s = merge(a, folder, what, &file, NULL, whole, depth, e);
-  if (s == MAL_OK)
-    s = mal_fields_complete(table, path, whole, e);
+  if (s == MAL_OK) s = merge(a, folder, what, &file, NULL, whole, depth, e);
+  if (s == MAL_OK) s = mal_fields_complete(table, path, whole, e);
   mal_fields_free(&file);
   return s;
 }
@@ -181,8 +186,7 @@ typedef struct constant_list {
 static void add_constant(void *context, const char *key, mal_value *value, mal_fitted *fitted) {
   constant_list *list = context;
   (void)value;
-  if (!fitted || list->count >= list->max)
-    return;
+  if (!fitted || list->count >= list->max) return;
   list->names[list->count] = key;
   list->constants[list->count++] = fitted;
 }

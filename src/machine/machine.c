@@ -14,24 +14,19 @@ typedef struct machine_file { /* what a machine file says beside its sections */
   int64_t nodes, gpus_per_node;
 } machine_file;
 
+#define OWN(member, field_kind, least, most)                                                                           \
+  { .key = #member, .kind = field_kind, .offset = offsetof(machine_file, member), .lo = least, .hi = most }
+#define OWN_FIELDS                                                                                                     \
+  OWN(name, MAL_FIELD_TEXT, 0, 0), OWN(nodes, MAL_FIELD_INT, 1, NODES_MAX), OWN(gpus_per_node, MAL_FIELD_INT, 1, 1024)
+
 static const mal_field machine_table[] = {
-    {.key = "name", .kind = MAL_FIELD_TEXT, .offset = offsetof(machine_file, name)},
-    {.key = "nodes", .kind = MAL_FIELD_INT, .offset = offsetof(machine_file, nodes), .lo = 1, .hi = NODES_MAX},
-    {.key = "gpus_per_node", .kind = MAL_FIELD_INT, .offset = offsetof(machine_file, gpus_per_node), .lo = 1,
-     .hi = 1024},
+    OWN_FIELDS,
     {.key = "node", .kind = MAL_FIELD_SECTION, .section = mal_node_table},
     {.key = "gpu", .kind = MAL_FIELD_SECTION, .section = mal_gpu_table},
     {.key = "fabric", .kind = MAL_FIELD_SECTION, .section = mal_fabric_table},
     {0},
 };
-
-static const mal_field machine_own_table[] = {
-    {.key = "name", .kind = MAL_FIELD_TEXT, .offset = offsetof(machine_file, name)},
-    {.key = "nodes", .kind = MAL_FIELD_INT, .offset = offsetof(machine_file, nodes), .lo = 1, .hi = NODES_MAX},
-    {.key = "gpus_per_node", .kind = MAL_FIELD_INT, .offset = offsetof(machine_file, gpus_per_node), .lo = 1,
-     .hi = 1024},
-    {0},
-};
+static const mal_field machine_own_table[] = {OWN_FIELDS, {0}}; /* begins as machine_table does */
 
 typedef struct section_visit {
   const char *section;
@@ -54,8 +49,7 @@ void mal_machine_each(const mal_machine *m, mal_machine_visit *visit, void *cont
 static void count_unverified(void *context, const char *section, const char *key, const mal_value *value,
                              const mal_fitted *fitted) {
   (void)section, (void)key, (void)fitted;
-  if (value && !mal_value_verified(value))
-    ++*(int *)context;
+  if (value && !mal_value_verified(value)) ++*(int *)context;
 }
 
 /* "16x8xh100-sxm" → counts {16, 8} and the name. A run of digits followed by x and something is a count. */
@@ -64,11 +58,9 @@ static mal_status split_spec(const char *spec, int64_t counts[2], int *n, const 
   for (*name = spec;;) {
     size_t digits = strspn(*name, "0123456789");
     char x = digits ? (*name)[digits] : 0;
-    if ((x != 'x' && x != 'X') || !(*name)[digits + 1])
-      return MAL_OK;
+    if ((x != 'x' && x != 'X') || !(*name)[digits + 1]) return MAL_OK;
     int64_t count = 0;
-    for (size_t i = 0; i < digits && count <= GPUS_MAX; i++)
-      count = count * 10 + ((*name)[i] - '0');
+    for (size_t i = 0; i < digits && count <= GPUS_MAX; i++) count = count * 10 + ((*name)[i] - '0');
     if (count < 1 || count > GPUS_MAX)
       return mal_fail(e, MAL_BAD, _("machine '%s': the count %.*s must lie between 1 and %lld."), spec,
                       (int)(digits < 32 ? digits : 32), *name, (long long)GPUS_MAX);
@@ -87,8 +79,7 @@ static mal_status unknown_name(mal_arena *a, const char *spec, const char *name,
       mal_catalog_list(a, "nodes", ".yaml", &nodes, &n_nodes, e) != MAL_OK)
     return e ? e->status : MAL_BAD;
   const char **all = MAL_ARRAY(a, const char *, n_gpus + n_nodes + 1);
-  for (size_t i = 0; i < n_gpus + n_nodes; i++)
-    all[i] = i < n_gpus ? gpus[i] : nodes[i - n_gpus];
+  for (size_t i = 0; i < n_gpus + n_nodes; i++) all[i] = i < n_gpus ? gpus[i] : nodes[i - n_gpus];
   mal_suggest(name, all, n_gpus + n_nodes, near, sizeof near);
   if (near[0])
     return mal_fail(e, MAL_BAD, _("machine '%s': no GPU or node is called '%s'; nearest: %s."), spec, name, near);
@@ -104,8 +95,7 @@ static const char *folder_of(mal_arena *a, const char *name) {
   char *path;
   mal_error ignored;
   for (int i = 0; i < 2; i++)
-    if (mal_catalog_find(a, folders[i], name, ".yaml", "machine", &path, &ignored) == MAL_OK)
-      return folders[i];
+    if (mal_catalog_find(a, folders[i], name, ".yaml", "machine", &path, &ignored) == MAL_OK) return folders[i];
   return NULL;
 }
 
@@ -114,16 +104,15 @@ static mal_status count_gpus(const char *spec, const int64_t counts[2], int n, m
   int64_t most = m->node->gpus, gpus = n ? counts[n - 1] : 1;
   m->nodes = n == 2 ? counts[0] : 1;
   m->gpus_per_node = gpus;
-  if (gpus <= most)
-    return MAL_OK;
+  if (gpus <= most) return MAL_OK;
   if (n == 2)
-    return mal_fail(e, MAL_BAD, _("machine '%s': a %s has %lld GPUs, not %lld; write %lldx%lldx%s."), spec,
+    return mal_fail(e, MAL_BAD, _("machine '%s': the node, %s, has %lld GPUs, not %lld; write %lldx%lldx%s."), spec,
                     m->node->title, (long long)most, (long long)gpus, (long long)counts[0], (long long)most,
                     m->gpu->name);
   if (gpus % most != 0)
-    return mal_fail(e, MAL_BAD, _("machine '%s': %lld GPUs do not fill nodes of %lld; the nearest that do are %lld and %lld."),
-                    spec, (long long)gpus, (long long)most, (long long)(gpus / most * most),
-                    (long long)((gpus / most + 1) * most));
+    return mal_fail(
+        e, MAL_BAD, _("machine '%s': %lld GPUs do not fill nodes of %lld; the nearest that do are %lld and %lld."),
+        spec, (long long)gpus, (long long)most, (long long)(gpus / most * most), (long long)((gpus / most + 1) * most));
   m->nodes = gpus / most;
   m->gpus_per_node = most;
   return MAL_OK;
@@ -133,15 +122,15 @@ static mal_status count_nodes(const char *spec, const int64_t counts[2], int n, 
   m->nodes = n ? counts[0] : 1;
   m->gpus_per_node = n == 2 ? counts[1] : m->node->gpus;
   if (m->gpus_per_node > m->node->gpus)
-    return mal_fail(e, MAL_BAD, _("machine '%s': a %s has %lld GPUs, not %lld."), spec, m->node->title,
+    return mal_fail(e, MAL_BAD, _("machine '%s': the node, %s, has %lld GPUs, not %lld."), spec, m->node->title,
                     (long long)m->node->gpus, (long long)m->gpus_per_node);
   return MAL_OK;
 }
 
 static mal_status finish(mal_machine *m, mal_error *e) {
   if (m->nodes > NODES_MAX || m->nodes * m->gpus_per_node > GPUS_MAX)
-    return mal_fail(e, MAL_BAD, _("machine '%s' has %lld nodes; at most %d nodes and %lld GPUs can be planned."), m->name,
-                    (long long)m->nodes, NODES_MAX, (long long)GPUS_MAX);
+    return mal_fail(e, MAL_BAD, _("machine '%s' has %lld nodes; at most %d nodes and %lld GPUs can be planned."),
+                    m->name, (long long)m->nodes, NODES_MAX, (long long)GPUS_MAX);
   m->unverified = 0;
   mal_machine_each(m, count_unverified, &m->unverified);
   return MAL_OK;
@@ -149,11 +138,11 @@ static mal_status finish(mal_machine *m, mal_error *e) {
 
 static mal_status load_gpu_spec(mal_arena *a, const char *name, mal_machine *m, mal_error *e) {
   mal_status s = mal_gpu_load(a, name, &m->gpu, e);
-  if (s == MAL_OK)
-    s = mal_node_load(a, m->gpu->default_node, &m->node, e);
-  if (s == MAL_OK)
-    m->node->title = mal_print(a, _("%s (the default for %s)"), m->node->title, m->gpu->name);
-  return s;
+  if (s == MAL_OK) s = mal_node_load(a, m->gpu->default_node, &m->node, e);
+  if (s != MAL_OK) return s;
+  m->node->title = mal_print(a, _("%s (the default for %s)"), m->node->title, m->gpu->name);
+  m->node->gpu = m->gpu->name; /* a server for many cards holds this one */
+  return MAL_OK;
 }
 
 static mal_status load_node_spec(mal_arena *a, const char *name, mal_machine *m, mal_error *e) {
@@ -178,20 +167,15 @@ mal_status mal_machine_load(mal_arena *a, const char *spec, mal_machine *m, mal_
   int64_t counts[2];
   int n;
   const char *name;
-  if (strlen(spec) > SPEC_MAX)
-    return mal_fail(e, MAL_BAD, _("machine: the name is longer than %d bytes."), SPEC_MAX);
+  if (strlen(spec) > SPEC_MAX) return mal_fail(e, MAL_BAD, _("machine: the name is longer than %d bytes."), SPEC_MAX);
   mal_status s = split_spec(spec, counts, &n, &name, e);
-  if (s != MAL_OK)
-    return s;
+  if (s != MAL_OK) return s;
   const char *folder = folder_of(a, name);
-  if (!folder)
-    return unknown_name(a, spec, name, e);
+  if (!folder) return unknown_name(a, spec, name, e);
   bool is_gpu = strcmp(folder, "gpus") == 0;
   s = is_gpu ? load_gpu_spec(a, name, m, e) : load_node_spec(a, name, m, e);
-  if (s == MAL_OK)
-    s = mal_fabric_load(a, NULL, &m->fabric, e);
-  if (s == MAL_OK)
-    s = is_gpu ? count_gpus(spec, counts, n, m, e) : count_nodes(spec, counts, n, m, e);
+  if (s == MAL_OK) s = mal_fabric_load(a, NULL, &m->fabric, e);
+  if (s == MAL_OK) s = is_gpu ? count_gpus(spec, counts, n, m, e) : count_nodes(spec, counts, n, m, e);
   return s == MAL_OK ? finish(m, e) : s;
 }
 
@@ -199,8 +183,7 @@ mal_status mal_machine_load(mal_arena *a, const char *spec, mal_machine *m, mal_
 static mal_status load_section(mal_arena *a, const mal_fields *file, const char *key, const char *folder,
                                const mal_field *table, const char *fallback, void *whole, mal_error *e) {
   mal_fields section;
-  if (!mal_fields_section(file, key, &section))
-    return mal_hardware_load(a, folder, key, table, fallback, whole, e);
+  if (!mal_fields_section(file, key, &section)) return mal_hardware_load(a, folder, key, table, fallback, whole, e);
   mal_status s = mal_hardware_merge(a, folder, key, &section, fallback, whole, e);
   return s == MAL_OK ? mal_fields_complete(table, file->path, whole, e) : s;
 }
@@ -209,8 +192,7 @@ static mal_status load_section(mal_arena *a, const mal_fields *file, const char 
 static mal_status default_node(mal_arena *a, const mal_fields *file, const char **name, mal_error *e) {
   mal_fields section;
   *name = NULL;
-  if (mal_fields_section(file, "node", &section))
-    return MAL_OK;
+  if (mal_fields_section(file, "node", &section)) return MAL_OK;
   const char *base = mal_fields_section(file, "gpu", &section) ? mal_fields_text(&section, "base") : NULL;
   if (!base)
     return mal_fail(e, MAL_BAD, _("%s: write node: {base: NAME} or gpu: {base: NAME}, as node: {base: dgx-h100}."),
@@ -224,18 +206,15 @@ static mal_status default_node(mal_arena *a, const mal_fields *file, const char 
 static mal_status load_sections(mal_arena *a, const mal_fields *file, mal_machine *m, mal_error *e) {
   const char *node;
   mal_status s = default_node(a, file, &node, e);
-  if (s != MAL_OK)
-    return s;
+  if (s != MAL_OK) return s;
   m->gpu = MAL_NEW(a, mal_gpu);
   m->node = MAL_NEW(a, mal_node);
   m->fabric = MAL_NEW(a, mal_fabric);
   s = load_section(a, file, "node", "nodes", mal_node_table, node, m->node, e);
   if (s == MAL_OK && m->node->gpus < 1)
     return mal_fail(e, MAL_BAD, _("%s: the node's gpus is missing; add how many GPUs it has."), file->path);
-  if (s == MAL_OK)
-    s = load_section(a, file, "gpu", "gpus", mal_gpu_table, m->node->gpu, m->gpu, e);
-  if (s == MAL_OK)
-    s = load_section(a, file, "fabric", "fabrics", mal_fabric_table, "default", m->fabric, e);
+  if (s == MAL_OK) s = load_section(a, file, "gpu", "gpus", mal_gpu_table, m->node->gpu, m->gpu, e);
+  if (s == MAL_OK) s = load_section(a, file, "fabric", "fabrics", mal_fabric_table, "default", m->fabric, e);
   return s;
 }
 
@@ -244,8 +223,7 @@ mal_status mal_machine_parse(mal_arena *a, const char *path, const char *text, s
   *m = (mal_machine){.name = mal_copy(a, path)};
   mal_fields file;
   mal_status s = mal_fields_parse(a, path, text, length, machine_table, &file, e);
-  if (s == MAL_OK)
-    s = load_sections(a, &file, m, e);
+  if (s == MAL_OK) s = load_sections(a, &file, m, e);
   machine_file own = {.nodes = 1};
   if (s == MAL_OK) {
     mal_fields top = file;
@@ -253,12 +231,10 @@ mal_status mal_machine_parse(mal_arena *a, const char *path, const char *text, s
     s = mal_fields_merge(a, &top, &own, e);
   }
   mal_fields_free(&file);
-  if (s != MAL_OK)
-    return s;
+  if (s != MAL_OK) return s;
   m->nodes = own.nodes;
   m->gpus_per_node = own.gpus_per_node ? own.gpus_per_node : m->node->gpus;
-  if (own.name)
-    m->name = own.name;
+  if (own.name) m->name = own.name;
   if (m->gpus_per_node > m->node->gpus)
     return mal_fail(e, MAL_BAD, _("%s: gpus_per_node is %lld; the node has %lld."), path, (long long)m->gpus_per_node,
                     (long long)m->node->gpus);
