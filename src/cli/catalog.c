@@ -75,7 +75,7 @@ static int show(const mal_verb *verb, int argc, char **argv,
     mal_help_verb(&page, verb);
   else if (!status)
     status = what(&page, name, args.json, &e);
-  int code = mal_finish(verb, &page, status, &e);
+  int code = mal_cli_finish(verb, &page, status, &e);
   mal_arena_free(&arena);
   return code;
 }

@@ -20,7 +20,7 @@ typedef struct mal_verb {
   const char *summary;               /* what the verb does, one line */
   const char *usage;                 /* after the verb's name */
   const char *about;                 /* paragraphs, separated by an empty line */
-  const mal_section *sections;       /* ends with a NULL title; NULL: the verb shows its own help */
+  const mal_section *sections;       /* ends with a NULL title */
   const char *const *examples;       /* what it shows, command, ..., NULL */
 } mal_verb;
 
@@ -36,8 +36,10 @@ int mal_cmd_machines(int argc, char **argv);
 int mal_cmd_help(int argc, char **argv);
 
 /* Option groups of the verbs, for help and man pages. */
-extern const mal_option mal_input_options[], mal_plan_options[], mal_lower_options[], mal_catalog_options[];
-extern const int mal_input_option_count, mal_plan_option_count, mal_lower_option_count, mal_catalog_option_count;
+extern const mal_option mal_input_options[], mal_plan_options[], mal_lower_options[], mal_catalog_options[],
+    mal_validate_options[];
+extern const int mal_input_option_count, mal_plan_option_count, mal_lower_option_count, mal_catalog_option_count,
+    mal_validate_option_count;
 
 void mal_help_overview(mal_page *page);
 void mal_help_verb(mal_page *page, const mal_verb *verb);
@@ -46,5 +48,5 @@ void mal_help_man(mal_page *page, const mal_verb *verb); /* roff; NULL verb: mal
 /* Colour on standard output: a terminal, NO_COLOR unset, TERM not dumb. */
 bool mal_colour(void);
 /* Prints the page, says e on standard error when status is not MAL_OK and e has text, and returns the exit code. */
-int mal_finish(const mal_verb *verb, mal_page *page, mal_status status, const mal_error *e);
+int mal_cli_finish(const mal_verb *verb, mal_page *page, mal_status status, const mal_error *e);
 #endif

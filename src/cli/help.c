@@ -42,7 +42,7 @@ static void put_examples(mal_page *page, const mal_verb *verb) {
   mal_page_styled(page, MAL_BOLD, "%s", _("\nExamples\n"));
   for (int i = 0; verb->examples[i]; i += 2) {
     mal_page_put(page, "  %s:\n      ", _(verb->examples[i]));
-    mal_page_wrap(page, 6, 6, verb->examples[i + 1]);
+    mal_page_command(page, 6, 6, verb->examples[i + 1]);
   }
 }
 
@@ -201,7 +201,7 @@ int mal_cmd_help(int argc, char **argv) {
   mal_page_init(&page, &arena, mal_colour());
   mal_status status = mal_options_parse(table, 2, argc, argv, &args, &name, 1, NULL, &e);
   if (!status) status = help(&page, name, args.man, &e);
-  int code = mal_finish(NULL, &page, status, &e);
+  int code = mal_cli_finish(NULL, &page, status, &e);
   mal_arena_free(&arena);
   return code;
 }

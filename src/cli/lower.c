@@ -49,7 +49,7 @@ int mal_cmd_lower(int argc, char **argv) {
     status = mal_first_layout(&arena, &in, verb->name, &e);
   else if (!status)
     status = run(&arena, &in, &page, &e);
-  int code = mal_finish(verb, &page, status, &e);
+  int code = mal_cli_finish(verb, &page, status, &e);
   mal_arena_free(&arena);
   return code;
 }

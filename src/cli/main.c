@@ -10,7 +10,7 @@ bool mal_colour(void) {
   return isatty(STDOUT_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
-int mal_finish(const mal_verb *verb, mal_page *page, mal_status status, const mal_error *e) {
+int mal_cli_finish(const mal_verb *verb, mal_page *page, mal_status status, const mal_error *e) {
   fputs(page->text, stdout);
   if (fflush(stdout) != 0 || ferror(stdout)) {
     perror("malha: standard output");

@@ -83,7 +83,7 @@ int mal_cmd_plan(int argc, char **argv) {
     status = mal_first_layout(&arena, &in, verb->name, &e);
   else if (!status)
     status = run(&arena, &in, argc, argv, &page, &e);
-  int code = mal_finish(verb, &page, status, &e);
+  int code = mal_cli_finish(verb, &page, status, &e);
   mal_arena_free(&arena);
   return code;
 }

@@ -11,7 +11,8 @@ typedef struct options {
 
 #define AT(member) offsetof(options, member)
 const mal_option mal_validate_options[] = {
-    {"oom", 0, MAL_OPT_TEXT, AT(oom), "FILE", NULL, NULL, N_("runs that ran out of memory: count those said not to fit")},
+    {"oom", 0, MAL_OPT_TEXT, AT(oom), "FILE", NULL, NULL,
+     N_("runs that ran out of memory: count those said not to fit")},
     {"by", 0, MAL_OPT_CHOICE, AT(by), "WHAT", NULL, mal_by_name, N_("group by family, gpu, model or framework")},
     {"rows", 0, MAL_OPT_FLAG, AT(rows), NULL, NULL, NULL, N_("print every row")},
     {"explain", 0, MAL_OPT_TEXT, AT(explain), "ID", NULL, NULL, N_("one row: its defaults, layout, time by cause")},
@@ -61,11 +62,10 @@ int mal_cmd_validate(int argc, char **argv) {
   int n = 0;
   mal_arena_init(&arena);
   mal_page_init(&page, &arena, mal_colour());
-  mal_status s = mal_options_parse(mal_validate_options, (size_t)mal_validate_option_count, argc, argv, &o, path, 1, &n,
-                                   &e);
+  mal_status s =
+      mal_options_parse(mal_validate_options, (size_t)mal_validate_option_count, argc, argv, &o, path, 1, &n, &e);
   if (s == MAL_OK && o.help) {
     mal_help_verb(&page, verb);
-    mal_page_put(&page, "%s", mal_options_help(&arena, mal_validate_options, (size_t)mal_validate_option_count));
   } else if (s == MAL_OK && o.defaults) {
     s = print_defaults(&arena, &page, &e);
   } else if (s == MAL_OK && n < 1) {

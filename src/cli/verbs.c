@@ -17,6 +17,10 @@ static const mal_section lower_sections[] = {
     {N_("Keys of --layout"), mal_layout_options, &mal_layout_option_count, true},
     {0},
 };
+static const mal_section validate_sections[] = {
+    {N_("Options"), mal_validate_options, &mal_validate_option_count, false},
+    {0},
+};
 static const mal_section catalog_sections[] = {
     {N_("Options"), mal_catalog_options, &mal_catalog_option_count, false},
     {0},
@@ -46,6 +50,10 @@ static const char *const lower_examples[] = {
 static const char *const validate_examples[] = {
     N_("Against published runs, error by family of rows"),
     "malha validate runs.csv --by family",
+    N_("And runs that ran out of memory"),
+    "malha validate runs.csv --oom oom.csv",
+    N_("One run: what was assumed, and its time by cause"),
+    "malha validate runs.csv --explain R0001",
     NULL,
 };
 static const char *const models_examples[] = {
@@ -89,7 +97,14 @@ const mal_verb mal_verbs[] = {
         "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
      lower_sections, lower_examples},
     {"validate", mal_cmd_validate, N_("How far can I trust the numbers?"),
-     N_("estimates against published, measured runs"), N_("RUNS.csv [OPTION...]"), NULL, NULL, validate_examples},
+     N_("estimates against published, measured runs"), N_("RUNS.csv [OPTION...]"),
+     N_("Predicts every measured run of a table (model, machine, layout, batch and measured speed, one run a row) and "
+        "shows "
+        "how far the predictions are off, by family of runs; with --oom also how many runs that ran out of memory were "
+        "said "
+        "not to fit. docs/validate.md lists the columns; --defaults says what takes the place of blanks.\n\n"
+        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
+     validate_sections, validate_examples},
     {"models", mal_cmd_models, N_("Which models does it know, and what is in one?"), N_("list the models, or show one"),
      N_("[MODEL] [OPTION...]"),
      N_("Without MODEL lists the built-in models. With MODEL (a name, the path of a config.json, or a description) "

@@ -45,18 +45,18 @@ mal_status mal_catalog_load_machines(mal_arena *a, mal_catalog_machines *all, ma
 
 void mal_report_machines(mal_page *p, const mal_catalog_machines *all) {
   mal_table t;
-  mal_table_init(&t, p->arena, 0, "lrrrl");
-  mal_table_row(&t, MAL_DIM, _("GPU"), _("memory"), _("bf16, dense"), "NVLink", _("also called"));
+  mal_table_init(&t, p->arena, 0, "lrrrw");
+  mal_table_row(&t, MAL_DIM, _("GPU"), _("memory"), _("16 bit, dense"), "NVLink", _("also called"));
   for (size_t i = 0; i < all->n_gpus; i++) {
     const mal_gpu *g = all->gpus[i];
-    mal_table_row(&t, MAL_PLAIN, g->name, mal_show_bytes(g->memory_bytes.value),
-                  mal_show_rate(g->flops[MAL_BF16].value, "FLOP/s"),
+    double flops = g->flops[MAL_BF16].value > 0 ? g->flops[MAL_BF16].value : g->flops[MAL_F16].value;
+    mal_table_row(&t, MAL_PLAIN, g->name, mal_show_bytes(g->memory_bytes.value), mal_show_rate(flops, "FLOP/s"),
                   g->nvlink_bytes_per_s.value > 0 ? mal_show_rate(g->nvlink_bytes_per_s.value, "B/s") : "-",
                   all->aliases[i]);
   }
   mal_table_put(&t, p);
   mal_page_put(p, "\n");
-  mal_table_init(&t, p->arena, 0, "llrl");
+  mal_table_init(&t, p->arena, 0, "llrw");
   mal_table_row(&t, MAL_DIM, _("node"), _("GPUs"), _("network"), _("what it is"));
   for (size_t i = 0; i < all->n_nodes; i++) {
     const mal_node *n = all->nodes[i];

@@ -95,10 +95,22 @@ static const char *shape_of(mal_arena *a, const mal_weight *w) {
   return text;
 }
 
-static void weight_rows(mal_table *t, const mal_weight *w, int n, int64_t layers) {
-  static const char *const splits[] = {"", N_("rows"), N_("columns"), N_("vocabulary")};
+/* Bytes of the names' common beginning, up to a dot: "model.layers.{l}." */
+static size_t common_prefix(const mal_weight *w, int n) {
+  size_t same = n > 1 ? strlen(w[0].name) : 0;
+  for (int i = 1; i < n; i++) {
+    size_t k = 0;
+    while (k < same && w[i].name[k] == w[0].name[k]) k++;
+    same = k;
+  }
+  while (same && w[0].name[same - 1] != '.') same--;
+  return same;
+}
+
+static void weight_rows(mal_table *t, const mal_weight *w, int n, size_t prefix, int64_t layers) {
+  static const char *const splits[] = {"", N_("rows"), N_("columns"), N_("vocab")};
   for (int i = 0; i < n; i++)
-    mal_table_row(t, MAL_PLAIN, w[i].name, shape_of(t->arena, &w[i]), w[i].split ? _(splits[w[i].split]) : "",
+    mal_table_row(t, MAL_PLAIN, w[i].name + prefix, shape_of(t->arena, &w[i]), w[i].split ? _(splits[w[i].split]) : "",
                   mal_show_count((double)(mal_weight_elements(&w[i]) * layers)));
 }
 
@@ -111,12 +123,15 @@ void mal_report_model(mal_page *p, const mal_model *m) {
   put_kinds(p, m);
   mal_page_styled(p, MAL_BOLD, "%s", _("\nWeights\n"));
   mal_table_init(&t, p->arena, 2, "lllr");
-  mal_table_row(&t, MAL_DIM, _("name"), _("shape"), _("split by tp"), _("parameters"));
-  weight_rows(&t, m->weights, m->n_weights, 1);
+  mal_table_row(&t, MAL_DIM, _("name"), _("shape"), _("tp cuts"), _("parameters"));
+  weight_rows(&t, m->weights, m->n_weights, 0, 1);
   for (int i = 0; i < m->n_kinds; i++) {
+    const mal_layer_kind *k = &m->kinds[i];
+    size_t prefix = common_prefix(k->weights, k->n_weights);
     int64_t layers = layers_of(m, i);
-    mal_table_row(&t, MAL_DIM, mal_print(p->arena, _("%lld layers, all together:"), (long long)layers), "", "", "");
-    weight_rows(&t, m->kinds[i].weights, m->kinds[i].n_weights, layers);
+    mal_table_row(&t, MAL_DIM, mal_print(p->arena, "%.*s", (int)prefix, k->weights[0].name),
+                  mal_print(p->arena, _("× %lld layers"), (long long)layers), "", "");
+    weight_rows(&t, k->weights, k->n_weights, prefix, layers);
   }
   mal_table_put(&t, p);
   mal_page_styled(p, MAL_DIM, "%s", _("{l} is the layer, {e} the expert.\n"));

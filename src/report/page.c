@@ -116,6 +116,41 @@ void mal_page_field(mal_page *p, size_t indent, const char *label, const char *f
   mal_page_wrap(p, width < indent ? indent : width + 1, indent, inner.text);
 }
 
+/* A word, or an option with its value: what no line break may part. */
+static size_t unit_length(const char *text) {
+  size_t length = strcspn(text, " \n");
+  if (text[0] != '-' || memchr(text, '=', length) || text[length] != ' ' || strchr("-|", text[length + 1]))
+    return length;
+  return length + 1 + strcspn(text + length + 1, " \n");
+}
+
+void mal_page_command(mal_page *p, size_t column, size_t indent, const char *command) {
+  enum { CONTINUED = 2 };
+  bool first = true;
+  while (*command) {
+    size_t length = unit_length(command), width = width_of(command, length);
+    if (!first && column + 1 + width + CONTINUED > MAL_PAGE_COLUMNS) {
+      put_text(p, " \\\n");
+      put_spaces(p, indent);
+      column = indent;
+    } else if (!first) {
+      put_text(p, " ");
+      column++;
+    }
+    put_bytes(p, command, length);
+    column += width;
+    command += length;
+    first = *command == '\n'; /* another command */
+    if (first) {
+      put_text(p, "\n");
+      put_spaces(p, indent);
+      column = indent;
+    }
+    command += strspn(command, " \n");
+  }
+  put_text(p, "\n");
+}
+
 /* --- tables ------------------------------------------------------------------------------------------------------- */
 
 void mal_table_init(mal_table *t, mal_arena *a, size_t indent, const char *align) {

@@ -25,6 +25,9 @@ void mal_page_wrap(mal_page *p, size_t column, size_t indent, const char *text);
 void mal_page_field(mal_page *p, size_t indent, const char *label, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* A command line from `column` on, ended by a newline; continued with a backslash, an option kept with its value. */
+void mal_page_command(mal_page *p, size_t column, size_t indent, const char *command);
+
 enum { MAL_TABLE_COLUMNS = 12 };
 
 /* align: one letter a column: l left, r right, w left and wrapped to what is left of 80 columns (last only). */

@@ -12,7 +12,9 @@ _Static_assert(sizeof memory_keys / sizeof *memory_keys == MAL_MEM_CAUSES, "one 
 _Static_assert(sizeof time_keys / sizeof *time_keys == MAL_TIME_CAUSES, "one key a cause of time");
 
 static void put(json_t *object, const char *key, json_t *value) { json_object_set_new(object, key, value); }
-static void put_text(json_t *object, const char *key, const char *text) { put(object, key, json_string(text)); }
+static void put_text(json_t *object, const char *key, const char *text) {
+  put(object, key, text ? json_string(text) : json_null());
+}
 static void put_int(json_t *object, const char *key, int64_t n) { put(object, key, json_integer(n)); }
 static void put_real(json_t *object, const char *key, double x) {
   put(object, key, isfinite(x) ? json_real(x) : json_null());
@@ -197,6 +199,7 @@ json_t *mal_report_plan_json(const mal_answer *answers, int count) {
     json_t *plans = json_array();
     o = json_object();
     put_int(o, "version", MAL_ANSWER_VERSION);
+    put_text(o, "command", answers->command);
     for (int i = 0; i < count; i++) json_array_append_new(plans, answer_json(&arena, &answers[i]));
     put(o, "plans", plans);
   }

@@ -17,6 +17,11 @@ static const char *bar(mal_arena *a, double share) {
   return text;
 }
 
+static void put_again(mal_page *p, const char *command) {
+  mal_page_styled(p, MAL_DIM, "%s", _("\nagain: "));
+  mal_page_command(p, strlen(_("\nagain: ")) - 1, 2, command);
+}
+
 /* --- what was asked ----------------------------------------------------------------------------------------------- */
 
 static void put_model(mal_page *p, const mal_plan *plan) {
@@ -217,7 +222,7 @@ void mal_report_plan(mal_page *p, const mal_answer *a) {
     put_remedies(p, a);
   }
   put_unverified(p, a);
-  mal_page_styled(p, MAL_DIM, _("\nagain: %s\n"), a->command);
+  put_again(p, a->command);
 }
 
 /* --- several machines --------------------------------------------------------------------------------------------- */
@@ -267,5 +272,5 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
     mal_page_put(p, "\n");
     mal_page_field(p, LABEL, _("profile"), "%s", first->plan.profile->name);
   }
-  mal_page_styled(p, MAL_DIM, _("\nagain: %s\n"), answers->command);
+  put_again(p, answers->command);
 }

@@ -1,6 +1,6 @@
-#include "report/validation.h"
 #include "core/units.h"
 #include "program/program.h"
+#include "report/validation.h"
 #include <math.h>
 #include <string.h>
 
@@ -17,15 +17,14 @@ static void put_rows(mal_page *p, const mal_validation *v) {
   mal_table t;
   mal_arena *a = p->arena;
   mal_table_init(&t, a, 0, "llrrrrrl");
-  mal_table_row(&t, MAL_BOLD, _("run"), _("family"), _("measured s"), _("predicted s"), _("80 % interval"), _("error %"),
-                _("memory %"), _("fits"));
+  mal_table_row(&t, MAL_BOLD, _("run"), _("family"), _("measured s"), _("predicted s"), _("80 % interval"),
+                _("error %"), _("memory %"), _("fits"));
   for (int i = 0; i < v->count; i++) {
     const mal_judged *j = &v->judged[i];
     if (j->skipped) continue;
     mal_style style = j->measured_from && fabs(j->error) > 0.25 ? MAL_WARN : MAL_PLAIN;
-    mal_table_row(&t, style, j->row->trial->id, j->row->family,
-                  j->measured_from ? seconds(a, j->measured_s) : "-", seconds(a, j->predicted_s),
-                  mal_print(a, "%s..%s", seconds(a, j->low_s), seconds(a, j->high_s)),
+    mal_table_row(&t, style, j->row->trial->id, j->row->family, j->measured_from ? seconds(a, j->measured_s) : "-",
+                  seconds(a, j->predicted_s), mal_print(a, "%s..%s", seconds(a, j->low_s), seconds(a, j->high_s)),
                   j->measured_from ? signed_percent(a, j->error) : "-",
                   j->measured_bytes > 0 ? signed_percent(a, j->memory_error) : "-", j->fits ? _("yes") : _("no"));
   }
@@ -71,10 +70,11 @@ void mal_report_validation(mal_page *p, const mal_validation *v, bool rows) {
   if (rows) put_rows(p, v);
   put_groups(p, v);
   mal_page_put(p, "\n");
-  mal_page_wrap(p, 0, 0,
-                _("Absolute error of step time in percent, bias with its sign; in80: rows inside the 80 % interval, width: "
-                  "its median width over the prediction; the last columns are peak memory. Families weigh the same in the "
-                  "last line."));
+  mal_page_wrap(
+      p, 0, 0,
+      _("Absolute error of step time in percent, bias with its sign; in80: rows inside the 80 % interval, width: "
+        "its median width over the prediction; the last columns are peak memory. Families weigh the same in the "
+        "last line."));
   mal_page_put(p, _("Not judged: %d of %d rows (%.1f %%)\n"), m->skipped, v->count,
                v->count ? 100.0 * m->skipped / v->count : 0.0);
   put_skipped(p, v->judged, v->count);
@@ -119,7 +119,8 @@ bool mal_report_validation_row(mal_page *p, const mal_validation *v, const char 
       mal_page_put(p, "  %-12s %10.4f s  %5.1f %%\n", mal_time_name[c], j->time_s[c],
                    100 * j->time_s[c] / j->predicted_s);
   for (int c = 0; c < MAL_MEM_CAUSES; c++)
-    if (j->memory_bytes[c] > 0) mal_page_put(p, "  %-12s %s\n", mal_memory_name[c], mal_show_bytes((double)j->memory_bytes[c]));
+    if (j->memory_bytes[c] > 0)
+      mal_page_put(p, "  %-12s %s\n", mal_memory_name[c], mal_show_bytes((double)j->memory_bytes[c]));
   return true;
 }
 
@@ -128,12 +129,13 @@ static const char *number(mal_arena *a, int64_t n) { return n < 0 ? "" : mal_pri
 void mal_report_defaults(mal_page *p, const mal_defaults *d) {
   mal_arena *a = p->arena;
   mal_table t;
-  mal_page_wrap(p, 0, 0, _("A blank of a run takes the value of its release's recipe (catalog/recipes), else of the first "
-                           "line here whose patterns match (catalog/published/frameworks.csv)."));
+  mal_page_wrap(p, 0, 0,
+                _("A blank of a run takes the value of its release's recipe (catalog/recipes), else of the first "
+                  "line here whose patterns match (catalog/published/frameworks.csv)."));
   mal_page_put(p, "\n");
   mal_table_init(&t, a, 0, "llllllrrrl");
-  mal_table_row(&t, MAL_BOLD, _("framework"), _("profile"), _("recompute"), _("attention"), _("type"), "vpp", "mbs", "zero",
-                "sp", _("flash"));
+  mal_table_row(&t, MAL_BOLD, _("framework"), _("profile"), _("recompute"), _("attention"), _("type"), "vpp", "mbs",
+                "zero", "sp", _("flash"));
   for (int i = 0; i < d->n_frameworks; i++) {
     const mal_framework *f = &d->frameworks[i];
     mal_table_row(&t, MAL_PLAIN, f->framework, *f->profile ? f->profile : "-", f->recompute, f->attention, f->precision,

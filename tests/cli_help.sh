@@ -1,0 +1,34 @@
+#!/bin/sh
+# Help: every verb has it, nothing is wider than 80 columns, the man pages are those of the tables.
+set -u
+: "${MALHA:?path of the command}"
+here=$(cd "$(dirname "$0")/.." && pwd)
+failed=0
+fail() {
+  echo "FAIL: $*" >&2
+  failed=$((failed + 1))
+}
+narrow() { awk '{ if (length($0) > 80) { print; bad = 1 } } END { exit bad }'; }
+
+"$MALHA" >/dev/null || fail "malha alone"
+"$MALHA" | narrow >&2 || fail "malha alone is wider than 80 columns"
+"$MALHA" --version | grep -Eq '^malha [0-9]+\.[0-9]+' || fail "--version"
+for verb in plan lower validate models machines; do
+  "$MALHA" | grep -q "malha $verb" || fail "$verb is not in the overview"
+  "$MALHA" $verb --help >/dev/null || fail "$verb --help"
+  "$MALHA" $verb --help | narrow >&2 || fail "$verb --help is wider than 80 columns"
+  [ "$("$MALHA" $verb --help)" = "$("$MALHA" help $verb)" ] || fail "help $verb and $verb --help differ"
+  "$MALHA" help --man $verb | grep -q '^.TH MALHA' || fail "man page of $verb"
+done
+"$MALHA" plan --help | grep -q 'global-batch' || fail "the job's options are missing in plan --help"
+"$MALHA" plan --help | grep -q 'recompute=' || fail "the layout's keys are missing in plan --help"
+for page in malha plan lower validate models machines; do
+  file=$here/docs/man/malha-$page.1
+  [ $page = malha ] && file=$here/docs/man/malha.1
+  "$MALHA" help --man $page | cmp -s - "$file" || fail "$file is not what malha help --man $page writes"
+done
+for verb in plan lower validate models machines; do
+  grep -q "malha $verb" "$here/docs/$verb.md" || fail "docs/$verb.md"
+done
+[ $failed -eq 0 ] || exit 1
+echo ok

@@ -1,0 +1,115 @@
+#!/bin/sh
+# plan and lower as a user meets them: exit codes, files, JSON by its schema, 80 columns, the same answer twice.
+set -u
+: "${MALHA:?path of the command}"
+here=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 3
+command -v python3 >/dev/null || exit 77
+failed=0
+fail() {
+  echo "FAIL: $*" >&2
+  failed=$((failed + 1))
+}
+expect() { # expect CODE ARGUMENT...: output in ./out
+  want=$1
+  shift
+  "$MALHA" "$@" >out 2>err
+  code=$?
+  [ $code -eq "$want" ] || fail "exit $code instead of $want: malha $* ($(head -c 300 err))"
+}
+shows() { grep -Eq -- "$1" out || fail "no '$1' in the answer"; }
+valid() { python3 "$here/tests/cli_schema.py" "$here/docs/schema/plan.json" <out >&2 || fail "JSON differs from the schema: $*"; }
+narrow() {
+  python3 -c 'import sys; sys.exit(any(len(l.rstrip("\n")) > 80 for l in sys.stdin if not l.startswith("again:")))' <out ||
+    fail "wider than 80 columns: $*"
+}
+value() { python3 -c 'import json,sys; v = json.load(open("out")); print(eval("v" + sys.argv[1]))' "$1"; }
+
+SMALL="llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1,recompute=full --global-batch 64"
+BIG="llama-3-70b --on 8xh100-sxm --layout tp=8,micro-batch=1,recompute=selective --global-batch 64"
+
+# It fits.
+expect 0 plan $SMALL --tokens 15T
+narrow "$SMALL"
+shows '^Fits'
+shows 'MFU'
+shows '64 = 1 × 8 × 8'
+shows 'profile +fsdp2'
+shows '^again: malha plan llama-3-8b'
+shows '15.0 T tokens'
+cp out first
+expect 0 plan $SMALL --tokens 15T
+cmp -s first out || fail "the same question got two answers"
+sh -c "$(sed -n '/^again: /,$p' first | sed 's|^again: malha|"$MALHA"|')" >again
+cmp -s first again || fail "the command that is printed gives another answer"
+expect 0 plan $SMALL --tokens 15T --json
+valid "$SMALL"
+[ "$(value '["layouts"][0]["fits"]')" = True ] || fail "fits is not true"
+python3 - <<'END' || fail "causes do not sum up"
+import json
+l = json.load(open("out"))["layouts"][0]
+m = dict(l["memory_bytes"])
+total = m.pop("total"); m.pop("limit"); m.pop("missing")
+assert sum(m.values()) == total, (sum(m.values()), total)
+assert abs(sum(l["time_s"].values()) - l["step_s"]) < 1e-6 * l["step_s"]
+assert l["interval"]["low_s"] <= l["step_s"] <= l["interval"]["high_s"]
+END
+
+# It does not: the answer is no, with what would help, each of which holds when it is asked for.
+expect 1 plan $BIG --tokens 15T
+narrow "$BIG"
+shows 'Does not fit'
+shows 'bytes\)'
+shows 'would make it fit'
+expect 1 plan $BIG --json
+valid "$BIG"
+[ "$(value '["layouts"][0]["fits"]')" = False ] || fail "fits is not false"
+[ "$(value '["layouts"][0]["memory_bytes"]["missing"] > 0')" = True ] || fail "nothing is missing"
+python3 -c 'import json; [print(r["change"]) for r in json.load(open("out"))["remedies"]]' >changes
+[ -s changes ] || fail "no remedy"
+
+# Files.
+expect 0 plan $SMALL -o plan.json --trace trace.json
+python3 -c 'import json; json.load(open("plan.json")); assert json.load(open("trace.json"))' || fail "plan.json or trace.json"
+expect 0 plan $SMALL --json
+value '["layouts"][0]["step_s"]' >step
+expect 0 plan --from plan.json --json
+[ "$(value '["layouts"][0]["step_s"]')" = "$(cat step)" ] || fail "the plan file gives another step time"
+expect 0 plan --from plan.json --on 16x8xh100-sxm --global-batch 512 --json
+[ "$(value '["machine"]["gpus"]')" = 128 ] || fail "--on does not win over --from"
+expect 0 plan --from plan.json --optimizer adamw-8bit --json
+[ "$(value '["job"]["optimizer"]')" = adamw-8bit ] || fail "--optimizer does not win over --from"
+printf 'global-batch: 128\noptimizer: lion\n' >job.yaml
+expect 0 plan llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1,recompute=full --job job.yaml --seq 4096 --json
+[ "$(value '["job"]["global-batch"], v["job"]["optimizer"], v["job"]["seq"]')" = "(128, 'lion', 4096)" ] || fail "job.yaml"
+
+# Side by side.
+expect 0 plan llama-3-8b --on 8xa100-80-sxm,8xh100-sxm --layout zero=3,micro-batch=1,recompute=full
+narrow "side by side"
+shows '^8xa100-80-sxm +yes'
+shows '^8xh100-sxm +yes'
+expect 0 plan llama-3-8b --on 8xa100-80-sxm,8xh100-sxm --layout zero=3,micro-batch=1,recompute=full --json
+valid "side by side"
+expect 1 plan llama-3-70b --on 8xa100-80-sxm,8xh100-sxm --layout tp=8,micro-batch=1
+expect 0 plan llama-3-8b --on 4xh100-sxm,8xh100-sxm --layout tp=8,micro-batch=1,zero=1
+shows '^4xh100-sxm +no such split'
+
+# Without --layout: a line that works.
+"$MALHA" plan llama-3-8b --on 8xh100-sxm >out 2>err
+[ $? -eq 2 ] || fail "no layout is bad usage"
+line=$(sed -n 's/^ *malha //p' err)
+[ -n "$line" ] || fail "no layout to start from"
+# shellcheck disable=SC2086
+expect 0 $line
+
+# lower
+expect 0 lower $SMALL
+expect 0 lower $SMALL -o step.json
+python3 -c 'import json; json.load(open("step.json"))' || fail "step.json"
+expect 0 lower --from plan.json --json
+python3 -c 'import json; json.load(open("out"))' || fail "lower --json"
+
+[ $failed -eq 0 ] || { echo "$failed failed" >&2; exit 1; }
+echo ok
