@@ -10,8 +10,6 @@
  * both; when each launch waits for its kernel (CUDA_LAUNCH_BLOCKING) it takes their sum; a CUDA graph takes no host time. */
 #include "price/kernel.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ON_STACK = 256 };
 
@@ -113,15 +111,14 @@ mal_list_time mal_price_list(const mal_plan *plan, const mal_block *b, mal_list 
   int count = b->count[list], events = b->n_events;
   lister l = {.plan = plan, .b = b, .code = b->list[list], .slots = slots, .recorder = recorder, .known = -1, .out = &time};
   l.pieces = plan->layout.tp > 1 ? (double)plan->layout.tp : 1;
-  if (count > ON_STACK) l.slots = calloc((size_t)count, sizeof *slots);
-  if (events > ON_STACK) l.recorder = calloc((size_t)events, sizeof *recorder);
-  if (l.slots && l.recorder) {
-    for (int i = 0; i < events; i++) l.recorder[i] = -1;
-    for (int i = 0; i < count; i++) place(&l, i);
-    finish(&l, count);
-  }
-  if (l.slots != slots) free(l.slots);
-  if (l.recorder != recorder) free(l.recorder);
+  mal_arena large; /* only for lists of many buckets */
+  mal_arena_init(&large);
+  if (count > ON_STACK) l.slots = MAL_ARRAY(&large, slot, count);
+  if (events > ON_STACK) l.recorder = MAL_ARRAY(&large, int32_t, events);
+  for (int i = 0; i < events; i++) l.recorder[i] = -1;
+  for (int i = 0; i < count; i++) place(&l, i);
+  finish(&l, count);
+  mal_arena_free(&large);
   add_host(plan, b, list, &time);
   return time;
 }

@@ -1,0 +1,170 @@
+/* Passes through a chunk, and the end of a step. */
+#include "price/compose.h"
+#include "price/kernel.h"
+#include <math.h>
+
+void mal_prices_init(mal_prices *p, mal_arena *a, const mal_program *program) {
+  p->program = program;
+  p->times = MAL_ARRAY(a, mal_list_time, program->n_blocks * MAL_LISTS);
+  p->known = MAL_ARRAY(a, uint8_t, program->n_blocks * MAL_LISTS);
+}
+
+const mal_list_time *mal_prices_of(mal_prices *p, int block, mal_list list) {
+  int at = block * MAL_LISTS + (int)list;
+  if (!p->known[at]) {
+    if (p->program->blocks[block].count[list] > 0) p->times[at] = mal_price_list(p->program->plan, &p->program->blocks[block], list);
+    p->known[at] = 1;
+  }
+  return &p->times[at];
+}
+
+static double add(double *cause_s, const mal_list_time *t, double times) {
+  if (cause_s)
+    for (int c = 0; c < MAL_TIME_CAUSES; c++) cause_s[c] += times * t->cause_s[c];
+  return times * t->span_s;
+}
+
+/* --- ZeRO-3: traffic beside the units -------------------------------------------------------------------------------- */
+
+typedef struct beside {
+  const mal_profile *profile;
+  bool gather_hides, reduce_hides;
+  double seen, first; /* exposed so far; what nothing ran beside yet */
+} beside;
+
+/* `traffic` runs beside `work`. */
+static double exposed(const beside *b, double traffic, double work, bool hides) {
+  double hidden = hides ? fmin(traffic, work) : 0;
+  return traffic - hidden * (1 - b->profile->dp_exposed.value);
+}
+
+static beside beside_of(const mal_prices *p) {
+  const mal_plan *plan = p->program->plan;
+  return (beside){.profile = plan->profile,
+                  .gather_hides = plan->layout.overlap_dp_param == MAL_ON && plan->profile->prefetch > 0,
+                  .reduce_hides = plan->layout.overlap_dp_grad == MAL_ON};
+}
+
+static double pass_work(mal_prices *p, int block, int pass, double *cause_s) {
+  switch (pass) {
+  case MAL_T_F: return add(cause_s, mal_prices_of(p, block, MAL_L_F), 1);
+  case MAL_T_W: return add(cause_s, mal_prices_of(p, block, MAL_L_W), 1);
+  default: {
+    double s = add(cause_s, mal_prices_of(p, block, MAL_L_R), 1);
+    return s + add(cause_s, mal_prices_of(p, block, pass == MAL_T_B ? MAL_L_B : MAL_L_BW), 1);
+  }
+  }
+}
+
+/* Exposed traffic of a pass over the chunk's units in order (backward: last first), with or without reductions. */
+static double unit_traffic(mal_prices *p, const mal_chunk *c, int pass, bool reduce) {
+  beside b = beside_of(p);
+  bool forward = pass == MAL_T_F, gather = forward || (b.profile->regather_backward && pass != MAL_T_W);
+  double seen = 0, work_before = 0, reduce_before = 0;
+  for (int r = 0; r < c->n_runs; r++) {
+    const mal_run *run = &c->runs[forward ? r : c->n_runs - 1 - r];
+    double g = gather ? mal_prices_of(p, run->block, MAL_L_GATHER)->span_s : 0;
+    double d = reduce ? mal_prices_of(p, run->block, MAL_L_REDUCE)->span_s : 0;
+    double work = pass_work(p, run->block, pass, NULL), count = (double)run->count;
+    if (run->count <= 0) continue;
+    /* The gather of a unit beside the work before it; what is left of that work hides the reduction before that. */
+    double first = exposed(&b, g, work_before, b.gather_hides && work_before > 0);
+    double later = exposed(&b, g, work, b.gather_hides);
+    double left_first = fmax(0, work - (b.gather_hides ? (run->count > 1 ? g : 0) : 0));
+    seen += first + (count - 1) * later;
+    seen += exposed(&b, reduce_before, left_first, b.reduce_hides);
+    seen += (count - 1) * exposed(&b, d, fmax(0, work - (b.gather_hides ? g : 0)), b.reduce_hides);
+    work_before = work, reduce_before = d;
+  }
+  return seen;
+}
+
+static bool sharded(const mal_prices *p) { return p->program->plan->layout.zero == 3; }
+
+double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause_s) {
+  double seconds = 0;
+  for (int r = 0; r < c->n_runs; r++) {
+    double count = (double)c->runs[r].count, one[MAL_TIME_CAUSES] = {0};
+    seconds += count * pass_work(p, c->runs[r].block, pass, cause_s ? one : NULL);
+    if (cause_s)
+      for (int k = 0; k < MAL_TIME_CAUSES; k++) cause_s[k] += count * one[k];
+  }
+  if (!sharded(p)) return seconds;
+  bool reduce = pass == (p->program->split_backward ? MAL_T_W : MAL_T_BW) && p->program->plan->profile->reduce_each_micro_batch;
+  double traffic = unit_traffic(p, c, pass, reduce);
+  if (cause_s) cause_s[MAL_TIME_DP] += traffic;
+  return seconds + traffic;
+}
+
+double mal_chunk_tail(mal_prices *p, const mal_chunk *c) {
+  if (!sharded(p) || c->n_runs < 1) return 0;
+  double last = mal_prices_of(p, c->runs[0].block, MAL_L_REDUCE)->span_s;
+  if (p->program->plan->profile->reduce_each_micro_batch) return last;
+  int pass = p->program->split_backward ? MAL_T_W : MAL_T_BW;
+  return last + unit_traffic(p, c, pass, true) - unit_traffic(p, c, pass, false);
+}
+
+/* --- end of step ----------------------------------------------------------------------------------------------------- */
+
+enum { SMALL_BYTES = 1 << 16 }; /* norms and flags: they wait for all gradients, so nothing hides them */
+
+typedef struct traffic {
+  double reduce_s, last_reduce_s, gather_s, first_gather_s, small_s;
+} traffic;
+
+static bool over_data_ranks(const mal_instruction *i) {
+  return i->op == MAL_OP_COLLECTIVE && i->axes & (1 << MAL_AXIS_DP | 1 << MAL_AXIS_EDP);
+}
+
+static void add_traffic(const mal_prices *p, int block, traffic *t) {
+  const mal_block *b = &p->program->blocks[block];
+  const mal_instruction *before = NULL;
+  double seconds = 0;
+  for (int k = 0; k < b->count[MAL_L_F]; k++) {
+    const mal_instruction *i = &b->list[MAL_L_F][k];
+    if (!over_data_ranks(i)) continue;
+    bool same = before && before->variant == i->variant && before->axes == i->axes &&
+                b->sizes[before->sizes].v[0] == b->sizes[i->sizes].v[0];
+    if (!same) seconds = mal_price_instruction(p->program->plan, b, i, NULL);
+    before = i;
+    if (b->sizes[i->sizes].v[0] < SMALL_BYTES) t->small_s += seconds;
+    else if (i->variant == MAL_ALL_GATHER) {
+      if (t->gather_s == 0) t->first_gather_s = seconds;
+      t->gather_s += seconds;
+    } else t->reduce_s += seconds, t->last_reduce_s = seconds;
+  }
+}
+
+/* A list whose data-parallel traffic is replaced by what of it stays visible. */
+static double with_traffic(mal_prices *p, int block, double visible, double *cause_s) {
+  const mal_list_time *t = mal_prices_of(p, block, MAL_L_F);
+  double rest = t->span_s - t->cause_s[MAL_TIME_DP];
+  for (int c = 0; c < MAL_TIME_CAUSES; c++) cause_s[c] += c == MAL_TIME_DP ? visible : t->cause_s[c];
+  return rest + visible;
+}
+
+static double visible(const mal_profile *profile, double all, double alone, double window, bool hides) {
+  double hidden = hides ? fmin(all - alone, window) : 0;
+  return all - hidden * (1 - profile->dp_exposed.value);
+}
+
+void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s, mal_stage_end *end) {
+  const mal_plan *plan = p->program->plan;
+  traffic sync = {0}, optimizer = {0};
+  *end = (mal_stage_end){0};
+  if (stage->sync >= 0) {
+    add_traffic(p, stage->sync, &sync);
+    double reduce = visible(plan->profile, sync.reduce_s, sync.last_reduce_s, last_backward_s, plan->layout.overlap_dp_grad == MAL_ON);
+    if (plan->layout.zero == 2 && plan->profile->reduce_each_micro_batch) { /* every micro-batch's reduction, each beside its backward */
+      double each = visible(plan->profile, sync.reduce_s, 0, last_backward_s, plan->layout.overlap_dp_grad == MAL_ON);
+      reduce += (double)(p->program->micro_batches - 1) * each;
+    }
+    double gather = visible(plan->profile, sync.gather_s, sync.first_gather_s, first_forward_s, plan->layout.overlap_dp_param == MAL_ON);
+    end->sync_s = with_traffic(p, stage->sync, reduce + gather + sync.small_s, end->sync_cause_s);
+  }
+  if (stage->optimizer >= 0) {
+    add_traffic(p, stage->optimizer, &optimizer);
+    double gather = visible(plan->profile, optimizer.gather_s, optimizer.first_gather_s, first_forward_s, plan->layout.overlap_dp_param == MAL_ON);
+    end->optimizer_s = with_traffic(p, stage->optimizer, gather + optimizer.reduce_s + optimizer.small_s, end->optimizer_cause_s);
+  }
+}

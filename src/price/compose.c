@@ -1,0 +1,301 @@
+#include "price/compose.h"
+#include "program/schedule.h"
+#include <math.h>
+#include <string.h>
+
+enum { REPLAY_LIMIT = 1 << 22 }; /* steps played one by one; more micro-batches repeat the steady state */
+
+typedef struct entry {
+  uint8_t pass, chunk;
+  uint32_t micro_batch;
+} entry;
+
+typedef struct replay {
+  mal_pipe pipe;
+  int64_t pp, chunks, depth, M;
+  bool blocking;       /* a sender waits until its message is across */
+  double *span;        /* [stage][chunk][pass] */
+  double *hop;         /* [stage]: message between stage and the next one, the last and the first */
+  entry *orders;       /* [stage][per_stage] */
+  int64_t *count, *at; /* [stage] */
+  int64_t per_stage;
+  double *ahead, *back; /* [virtual stage][micro-batch]: arrival of activation and of its gradient, < 0 before */
+  double *now, *waited, *message; /* [stage]: clock; idle; of that or beside it, messages */
+  mal_timeline *timeline;
+} replay;
+
+/* --- the machine's side ---------------------------------------------------------------------------------------------- */
+
+/* Messages between neighbouring stages: some boundaries lie inside a node (or NVLink domain), some between. */
+static void set_hops(const mal_program *p, replay *r) {
+  const mal_plan *plan = p->plan;
+  const mal_layout *l = &plan->layout;
+  mal_group far = mal_layout_group(l, &plan->machine, 1 << MAL_AXIS_PP), near = far;
+  near.nodes = 1, near.ranks_per_node = near.size;
+  if (near.ranks_per_nvlink > 1) near.ranks_per_nvlink = near.size;
+  double across = mal_transfer_price(&plan->machine, &far, (double)p->boundary_bytes).seconds;
+  double inside = mal_transfer_price(&plan->machine, &near, (double)p->boundary_bytes).seconds;
+  int64_t island = mal_machine_domain(&plan->machine), ranks = l->tp * l->cp * l->dp;
+  if (island < plan->machine.gpus_per_node) island = plan->machine.gpus_per_node;
+  for (int64_t s = 0; s < r->pp; s++) {
+    int64_t next = (s + 1) % r->pp;
+    bool same = (s + 1) * ranks <= ((s * ranks) / island + 1) * island && ((next * ranks) / island == (s * ranks) / island) &&
+                (next + 1) * ranks <= ((s * ranks) / island + 1) * island;
+    r->hop[s] = same ? inside : across;
+  }
+}
+
+static double hop_between(const replay *r, int64_t a, int64_t b) {
+  if (a == b) return 0;
+  int64_t low = a < b ? a : b, high = a < b ? b : a;
+  return high - low == 1 ? r->hop[low] : r->hop[r->pp - 1];
+}
+
+/* --- the schedule's side --------------------------------------------------------------------------------------------- */
+
+typedef struct order_writer {
+  entry *next;
+  int64_t *count;
+} order_writer;
+
+static void write_entry(void *context, mal_step_op op, int64_t chunk, int64_t micro_batch) {
+  order_writer *w = context;
+  uint8_t pass = op == MAL_S_F ? MAL_T_F : op == MAL_S_B ? MAL_T_B : op == MAL_S_W ? MAL_T_W : MAL_T_BW;
+  w->next[(*w->count)++] = (entry){pass, (uint8_t)chunk, (uint32_t)micro_batch};
+}
+
+static void set_orders(mal_arena *a, replay *r, bool split) {
+  r->per_stage = (split ? 3 : 2) * r->chunks * r->M;
+  r->orders = MAL_ARRAY(a, entry, r->pp * r->per_stage);
+  r->count = MAL_ARRAY(a, int64_t, r->pp);
+  for (int64_t s = 0; s < r->pp; s++) {
+    order_writer w = {r->orders + s * r->per_stage, &r->count[s]};
+    mal_pipe_order(&r->pipe, s, write_entry, &w);
+  }
+}
+
+static void draw(replay *r, int64_t stage, const entry *e, double start, double end) {
+  static const char *const names[MAL_T_PASSES] = {"F", "B", "W", "BW"};
+  if (r->timeline)
+    mal_timeline_add(r->timeline, (mal_event){names[e->pass], (int32_t)stage, MAL_STREAM_COMPUTE, e->chunk, (int32_t)e->micro_batch, start, end});
+}
+
+/* Hands what (stage, e) computed at `end` to the virtual stage `by` further. */
+static void deliver(replay *r, int64_t stage, const entry *e, int by, double *arrival, double end) {
+  int64_t v = mal_pipe_virtual(&r->pipe, stage, e->chunk) + by, peer, peer_chunk;
+  if (v < 0 || v >= r->depth) return;
+  mal_pipe_neighbour(&r->pipe, stage, e->chunk, by, &peer, &peer_chunk);
+  double hop = hop_between(r, stage, peer);
+  arrival[v * r->M + e->micro_batch] = end + hop;
+  if (!r->blocking || peer == stage) return;
+  r->now[stage] += hop;
+  r->message[stage] += hop;
+}
+
+/* When the input of e is there; < 0: not yet. */
+static double arrival_of(const replay *r, int64_t stage, const entry *e, double *hop) {
+  int64_t v = mal_pipe_virtual(&r->pipe, stage, e->chunk), peer, peer_chunk;
+  int by = e->pass == MAL_T_F ? -1 : 1;
+  if (e->pass == MAL_T_W || v + by < 0 || v + by >= r->depth) return 0;
+  mal_pipe_neighbour(&r->pipe, stage, e->chunk, by, &peer, &peer_chunk);
+  *hop = hop_between(r, stage, peer);
+  return (e->pass == MAL_T_F ? r->ahead : r->back)[v * r->M + e->micro_batch];
+}
+
+/* Runs a stage until it waits for a message that is not sent yet. */
+static bool advance(replay *r, int64_t stage) {
+  int64_t before = r->at[stage];
+  for (; r->at[stage] < r->count[stage]; r->at[stage]++) {
+    const entry *e = &r->orders[stage * r->per_stage + r->at[stage]];
+    double hop = 0, ready = arrival_of(r, stage, e, &hop), *now = &r->now[stage];
+    if (ready < 0) break;
+    if (ready > *now) {
+      double gap = ready - *now, message = fmin(gap, hop);
+      r->waited[stage] += gap - message;
+      r->message[stage] += message;
+      *now = ready;
+    }
+    double start = *now;
+    *now += r->span[(stage * r->chunks + e->chunk) * MAL_T_PASSES + e->pass];
+    draw(r, stage, e, start, *now);
+    if (e->pass == MAL_T_F) deliver(r, stage, e, 1, r->ahead, *now);
+    else if (e->pass != MAL_T_W) deliver(r, stage, e, -1, r->back, *now);
+  }
+  return r->at[stage] != before;
+}
+
+static mal_status play(mal_arena *a, replay *r, bool split, mal_error *e) {
+  set_orders(a, r, split);
+  int64_t messages = r->depth * r->M;
+  r->ahead = MAL_ARRAY(a, double, messages);
+  r->back = MAL_ARRAY(a, double, messages);
+  for (int64_t i = 0; i < messages; i++) r->ahead[i] = r->back[i] = -1;
+  r->at = MAL_ARRAY(a, int64_t, r->pp);
+  r->now = MAL_ARRAY(a, double, r->pp);
+  r->waited = MAL_ARRAY(a, double, r->pp);
+  r->message = MAL_ARRAY(a, double, r->pp);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int64_t s = 0; s < r->pp; s++) moved |= advance(r, s);
+    for (int64_t s = r->pp - 2; s >= 0; s--) moved |= advance(r, s);
+  }
+  for (int64_t s = 0; s < r->pp; s++)
+    if (r->at[s] < r->count[s]) return mal_fail(e, MAL_FAULT, _("the schedule waits in a circle at stage %lld"), (long long)s);
+  return MAL_OK;
+}
+
+/* --- one step -------------------------------------------------------------------------------------------------------- */
+
+typedef struct composer {
+  const mal_program *p;
+  mal_prices prices;
+  replay r;
+} composer;
+
+static int64_t passes_of_chunk(const composer *c) { /* micro-batches that go through one chunk */
+  return c->r.pipe.kind == MAL_DUALPIPE ? c->p->micro_batches / 2 : c->p->micro_batches;
+}
+
+static double stage_work(const composer *c, int64_t stage) {
+  double work = 0;
+  for (int64_t k = 0; k < c->r.chunks; k++) {
+    const double *span = &c->r.span[(stage * c->r.chunks + k) * MAL_T_PASSES];
+    work += span[MAL_T_F] + (c->p->split_backward ? span[MAL_T_B] + span[MAL_T_W] : span[MAL_T_BW]);
+  }
+  return work * (double)passes_of_chunk(c);
+}
+
+static void set_spans(mal_arena *a, composer *c) {
+  replay *r = &c->r;
+  r->span = MAL_ARRAY(a, double, r->pp * r->chunks * MAL_T_PASSES);
+  for (int64_t s = 0; s < r->pp; s++)
+    for (int64_t k = 0; k < r->chunks && k < c->p->stages[s].n_chunks; k++)
+      for (int pass = 0; pass < MAL_T_PASSES; pass++) {
+        bool used = pass == MAL_T_F || (pass == MAL_T_BW) != c->p->split_backward;
+        if (used) r->span[(s * r->chunks + k) * MAL_T_PASSES + pass] = mal_chunk_time(&c->prices, &c->p->stages[s].chunks[k], pass, NULL);
+      }
+}
+
+/* The steady state repeats: beyond the limit each further group of 2·pp micro-batches takes what the last such group took. */
+static int64_t played_micro_batches(const replay *r, int64_t M) {
+  int64_t group = 2 * r->pp, most = REPLAY_LIMIT / (3 * r->pp * r->chunks);
+  if (M <= most || M <= 4 * group) return M;
+  most = most < 4 * group ? 4 * group : most;
+  int64_t played = most - most % group + M % group;
+  return played < M ? played : M;
+}
+
+static double window(const composer *c, int64_t stage, bool backward) {
+  double s = 0;
+  for (int64_t k = 0; k < c->r.chunks; k++) {
+    const double *span = &c->r.span[(stage * c->r.chunks + k) * MAL_T_PASSES];
+    s += backward ? (c->p->split_backward ? span[MAL_T_B] + span[MAL_T_W] : span[MAL_T_BW]) : span[MAL_T_F];
+  }
+  return s;
+}
+
+static void add_chunk_causes(composer *c, int64_t stage, double *time_s) {
+  for (int64_t k = 0; k < c->r.chunks && k < c->p->stages[stage].n_chunks; k++) {
+    double one[MAL_TIME_CAUSES] = {0};
+    for (int pass = 0; pass < MAL_T_PASSES; pass++)
+      if (pass == MAL_T_F || (pass == MAL_T_BW) != c->p->split_backward)
+        mal_chunk_time(&c->prices, &c->p->stages[stage].chunks[k], pass, one);
+    for (int i = 0; i < MAL_TIME_CAUSES; i++) time_s[i] += one[i] * (double)passes_of_chunk(c);
+  }
+}
+
+static void add_kernel_totals(composer *c, int64_t stage, mal_step_time *out) {
+  for (int64_t k = 0; k < c->r.chunks && k < c->p->stages[stage].n_chunks; k++) {
+    const mal_chunk *chunk = &c->p->stages[stage].chunks[k];
+    for (int i = 0; i < chunk->n_runs; i++)
+      for (int list = 0; list < MAL_LISTS; list++) {
+        if (c->p->blocks[chunk->runs[i].block].count[list] == 0 || list == MAL_L_GATHER || list == MAL_L_REDUCE) continue;
+        if (list == (c->p->split_backward ? MAL_L_BW : MAL_L_B) || (list == MAL_L_W && !c->p->split_backward)) continue;
+        const mal_list_time *t = mal_prices_of(&c->prices, chunk->runs[i].block, (mal_list)list);
+        double times = (double)(chunk->runs[i].count * passes_of_chunk(c));
+        out->host_s += times * t->host_s;
+        out->gpu_s += times * (t->span_s - t->cause_s[MAL_TIME_LAUNCH]);
+      }
+  }
+}
+
+static void draw_end(mal_timeline *t, int64_t stage, const char *name, int stream, double start, double seconds) {
+  if (t && seconds > 0) mal_timeline_add(t, (mal_event){name, (int32_t)stage, stream, -1, -1, start, start + seconds});
+}
+
+/* All stages wait for the gradients of all (the norm needs them), then all update. */
+static void end_of_step(composer *c, mal_arena *a, mal_timeline *t, mal_step_time *out) {
+  replay *r = &c->r;
+  mal_stage_end *ends = MAL_ARRAY(a, mal_stage_end, r->pp);
+  double synced = 0, updated = 0, tail_of_busiest = 0;
+  for (int64_t s = 0; s < r->pp; s++) {
+    double tail = 0;
+    mal_stage_end_time(&c->prices, &c->p->stages[s], window(c, s, false), window(c, s, true), &ends[s]);
+    for (int64_t k = 0; k < c->p->stages[s].n_chunks; k++) tail += mal_chunk_tail(&c->prices, &c->p->stages[s].chunks[k]);
+    if (s == out->busiest) tail_of_busiest = tail;
+    draw_end(t, s, "sync", MAL_STREAM_DP, r->now[s], ends[s].sync_s + tail);
+    synced = fmax(synced, r->now[s] + ends[s].sync_s + tail);
+    updated = fmax(updated, ends[s].optimizer_s);
+  }
+  for (int64_t s = 0; s < r->pp; s++) draw_end(t, s, "optimizer", MAL_STREAM_COMPUTE, synced, ends[s].optimizer_s);
+  out->step_s = synced + updated;
+  out->time_s[MAL_TIME_DP] += tail_of_busiest;
+  for (int i = 0; i < MAL_TIME_CAUSES; i++)
+    out->time_s[i] += ends[out->busiest].sync_cause_s[i] + ends[out->busiest].optimizer_cause_s[i];
+}
+
+/* Share of step time lost per doubling of nodes: stragglers and congestion. */
+static void add_jitter(const mal_machine *m, mal_step_time *out) {
+  if (m->nodes < 2 || !m->fabric) return;
+  double lost = out->step_s * m->fabric->jitter_per_doubling.value * log2((double)m->nodes);
+  out->time_s[MAL_TIME_JITTER] += lost;
+  out->step_s += lost;
+}
+
+static mal_status check_program(const mal_program *p, const replay *r, mal_error *e) {
+  if (p->micro_batches < 1 || r->pp < 1 || r->chunks < 1) return mal_fail(e, MAL_FAULT, _("a program without micro-batches or stages cannot be priced"));
+  for (int64_t s = 0; s < r->pp; s++)
+    if (p->stages[s].n_chunks < r->chunks)
+      return mal_fail(e, MAL_FAULT, _("stage %lld has %d chunks, its schedule %lld"), (long long)s, p->stages[s].n_chunks, (long long)r->chunks);
+  return MAL_OK;
+}
+
+mal_status mal_compose(mal_arena *a, const mal_program *p, mal_timeline *t, mal_step_time *out, mal_error *e) {
+  composer c = {.p = p};
+  replay *r = &c.r;
+  *out = (mal_step_time){0};
+  r->pipe = mal_pipe_of(&p->plan->layout, p->micro_batches);
+  r->pp = p->plan->layout.pp, r->chunks = r->pipe.chunks;
+  mal_status status = check_program(p, r, e);
+  if (status != MAL_OK) return status;
+  r->M = played_micro_batches(r, p->micro_batches);
+  r->pipe.micro_batches = r->M;
+  r->depth = mal_pipe_depth(&r->pipe);
+  r->blocking = p->plan->layout.overlap_pp == MAL_OFF;
+  r->timeline = t;
+  mal_prices_init(&c.prices, a, p);
+  set_spans(a, &c);
+  r->hop = MAL_ARRAY(a, double, r->pp);
+  if (r->pp > 1) set_hops(p, r);
+  if ((status = play(a, r, p->split_backward, e)) != MAL_OK) return status;
+
+  for (int64_t s = 0; s < r->pp; s++)
+    if (stage_work(&c, s) > stage_work(&c, out->busiest)) out->busiest = (int)s;
+  if (r->M < p->micro_batches)
+    for (int64_t s = 0; s < r->pp; s++)
+      r->now[s] += stage_work(&c, out->busiest) * (double)(p->micro_batches - r->M) / (double)p->micro_batches;
+  add_chunk_causes(&c, out->busiest, out->time_s);
+  add_kernel_totals(&c, out->busiest, out);
+  out->time_s[MAL_TIME_PP] += r->message[out->busiest];
+  end_of_step(&c, a, t, out);
+  double told = 0;
+  for (int i = 0; i < MAL_TIME_CAUSES; i++) told += out->time_s[i];
+  out->time_s[MAL_TIME_BUBBLE] = fmax(0, out->step_s - told); /* waiting for other stages */
+  add_jitter(&p->plan->machine, out);
+  return MAL_OK;
+}
+
+mal_status mal_price_timeline(mal_arena *a, const mal_program *p, mal_timeline *t, mal_error *e) {
+  mal_step_time step;
+  return mal_compose(a, p, t, &step, e);
+}

@@ -1,0 +1,24 @@
+/* Failures, checkpoint interval, goodput. Times in seconds. */
+#ifndef MAL_RELIABILITY_RELIABILITY_H
+#define MAL_RELIABILITY_RELIABILITY_H
+#include <stdint.h>
+
+/* Failures of one 8-GPU node a day, as measured:
+ * Llama 3: 419 unexpected interruptions in 54 days on 2,048 H100 nodes (arXiv 2407.21783, section 3.3.4, table 5);
+ * Meta RSC-1: 6.50 a thousand node-days on A100 (Kokolis et al., arXiv 2410.21680). */
+#define MAL_FAILURES_H100 (419.0 / (54.0 * 2048.0))
+#define MAL_FAILURES_A100 6.50e-3
+
+/* Mean time to failure of a job on `nodes` nodes; each failure of a node stops it. */
+double mal_mttf_s(double failures_per_node_day, int64_t nodes);
+
+/* Interval between checkpoints that loses least, for a checkpoint that stops training for write_s.
+ * Young 1974: sqrt(2·w·M). Daly 2006 (Future Generation Computer Systems 22), equation 37, valid for w < 2M; else M. */
+double mal_interval_young_s(double write_s, double mttf_s);
+double mal_interval_daly_s(double write_s, double mttf_s);
+
+/* Expected share of time that trains (ETTR), Kokolis et al., arXiv 2410.21680:
+ *   (1 - (u0 + dt/2) / M) / (1 + w / dt)
+ * u0: restart after a failure, dt: checkpoint interval, w: blocking part of a checkpoint. Never below 0. */
+double mal_ettr(double mttf_s, double restart_s, double interval_s, double write_s);
+#endif
