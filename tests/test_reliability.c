@@ -1,12 +1,6 @@
 /* Reliability: published rates and intervals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "reliability/reliability.h"
+#include "test.h"
 #include <math.h>
 
 /* Kokolis et al., arXiv 2410.21680: 1.8 h at 16,384 GPUs and 0.23 h at 131,072 follow from 6.50 failures per 1000 node-days.
@@ -44,6 +38,7 @@ static void test_ettr(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_mttf), cmocka_unit_test(test_intervals), cmocka_unit_test(test_ettr)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_mttf), cmocka_unit_test(test_intervals),
+                                     cmocka_unit_test(test_ettr)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,8 @@ void mal_prices_init(mal_prices *p, mal_arena *a, const mal_program *program) {
 const mal_list_time *mal_prices_of(mal_prices *p, int block, mal_list list) {
   int at = block * MAL_LISTS + (int)list;
   if (!p->known[at]) {
-    if (p->program->blocks[block].count[list] > 0) p->times[at] = mal_price_list(p->program->plan, &p->program->blocks[block], list);
+    if (p->program->blocks[block].count[list] > 0)
+      p->times[at] = mal_price_list(p->program->plan, &p->program->blocks[block], list);
     p->known[at] = 1;
   }
   return &p->times[at];
@@ -90,7 +91,8 @@ double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause
       for (int k = 0; k < MAL_TIME_CAUSES; k++) cause_s[k] += count * one[k];
   }
   if (!sharded(p)) return seconds;
-  bool reduce = pass == (p->program->split_backward ? MAL_T_W : MAL_T_BW) && p->program->plan->profile->reduce_each_micro_batch;
+  bool reduce =
+      pass == (p->program->split_backward ? MAL_T_W : MAL_T_BW) && p->program->plan->profile->reduce_each_micro_batch;
   double traffic = unit_traffic(p, c, pass, reduce);
   if (cause_s) cause_s[MAL_TIME_DP] += traffic;
   return seconds + traffic;
@@ -127,11 +129,13 @@ static void add_traffic(const mal_prices *p, int block, traffic *t) {
                 b->sizes[before->sizes].v[0] == b->sizes[i->sizes].v[0];
     if (!same) seconds = mal_price_instruction(p->program->plan, b, i, NULL);
     before = i;
-    if (b->sizes[i->sizes].v[0] < SMALL_BYTES) t->small_s += seconds;
+    if (b->sizes[i->sizes].v[0] < SMALL_BYTES)
+      t->small_s += seconds;
     else if (i->variant == MAL_ALL_GATHER) {
       if (t->gather_s == 0) t->first_gather_s = seconds;
       t->gather_s += seconds;
-    } else t->reduce_s += seconds, t->last_reduce_s = seconds;
+    } else
+      t->reduce_s += seconds, t->last_reduce_s = seconds;
   }
 }
 
@@ -148,23 +152,29 @@ static double visible(const mal_profile *profile, double all, double alone, doub
   return all - hidden * (1 - profile->dp_exposed.value);
 }
 
-void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s, mal_stage_end *end) {
+void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s,
+                        mal_stage_end *end) {
   const mal_plan *plan = p->program->plan;
   traffic sync = {0}, optimizer = {0};
   *end = (mal_stage_end){0};
   if (stage->sync >= 0) {
     add_traffic(p, stage->sync, &sync);
-    double reduce = visible(plan->profile, sync.reduce_s, sync.last_reduce_s, last_backward_s, plan->layout.overlap_dp_grad == MAL_ON);
-    if (plan->layout.zero == 2 && plan->profile->reduce_each_micro_batch) { /* every micro-batch's reduction, each beside its backward */
+    double reduce = visible(plan->profile, sync.reduce_s, sync.last_reduce_s, last_backward_s,
+                            plan->layout.overlap_dp_grad == MAL_ON);
+    if (plan->layout.zero == 2 &&
+        plan->profile->reduce_each_micro_batch) { /* every micro-batch's reduction, each beside its backward */
       double each = visible(plan->profile, sync.reduce_s, 0, last_backward_s, plan->layout.overlap_dp_grad == MAL_ON);
       reduce += (double)(p->program->micro_batches - 1) * each;
     }
-    double gather = visible(plan->profile, sync.gather_s, sync.first_gather_s, first_forward_s, plan->layout.overlap_dp_param == MAL_ON);
+    double gather = visible(plan->profile, sync.gather_s, sync.first_gather_s, first_forward_s,
+                            plan->layout.overlap_dp_param == MAL_ON);
     end->sync_s = with_traffic(p, stage->sync, reduce + gather + sync.small_s, end->sync_cause_s);
   }
   if (stage->optimizer >= 0) {
     add_traffic(p, stage->optimizer, &optimizer);
-    double gather = visible(plan->profile, optimizer.gather_s, optimizer.first_gather_s, first_forward_s, plan->layout.overlap_dp_param == MAL_ON);
-    end->optimizer_s = with_traffic(p, stage->optimizer, gather + optimizer.reduce_s + optimizer.small_s, end->optimizer_cause_s);
+    double gather = visible(plan->profile, optimizer.gather_s, optimizer.first_gather_s, first_forward_s,
+                            plan->layout.overlap_dp_param == MAL_ON);
+    end->optimizer_s =
+        with_traffic(p, stage->optimizer, gather + optimizer.reduce_s + optimizer.small_s, end->optimizer_cause_s);
   }
 }

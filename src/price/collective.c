@@ -31,7 +31,9 @@ static bool ring(const mal_reach *r, mal_collective c, double bytes, mal_transfe
   if (net > hops) net = hops;
   *t = (mal_transfers){.inner_bytes = r->local > 1 ? passes * bytes : 0,
                        .nic_bytes = r->domains > 1 ? passes * bytes / (double)r->local : 0,
-                       .inner_hops = hops - net, .net_hops = net, .efficiency = 1};
+                       .inner_hops = hops - net,
+                       .net_hops = net,
+                       .efficiency = 1};
   return true;
 }
 
@@ -44,16 +46,21 @@ static double tree_nic_bytes(const mal_reach *r, double bytes) {
 /* Chain inside the domain, double binary tree between domains. */
 static bool tree(const mal_reach *r, mal_collective c, double bytes, mal_transfers *t) {
   if (c != MAL_ALL_REDUCE) return false;
-  *t = (mal_transfers){.inner_bytes = r->local > 1 ? 2 * bytes : 0, .nic_bytes = tree_nic_bytes(r, bytes),
-                       .inner_hops = 2 * (r->local - 1), .net_hops = 2 * log2_up(r->domains), .efficiency = tree_efficiency};
+  *t = (mal_transfers){.inner_bytes = r->local > 1 ? 2 * bytes : 0,
+                       .nic_bytes = tree_nic_bytes(r, bytes),
+                       .inner_hops = 2 * (r->local - 1),
+                       .net_hops = 2 * log2_up(r->domains),
+                       .efficiency = tree_efficiency};
   return true;
 }
 
 /* The switch reduces; between domains the tree (NCCL's NVLSTree). inner_bytes are at r->nvls_link. */
 static bool nvls(const mal_reach *r, mal_collective c, double bytes, mal_transfers *t) {
   if (c != MAL_ALL_REDUCE || !r->nvls) return false;
-  *t = (mal_transfers){.inner_bytes = bytes * (1 + 1 / (double)r->local), .nic_bytes = tree_nic_bytes(r, bytes),
-                       .inner_hops = 4, .net_hops = 2 * log2_up(r->domains),
+  *t = (mal_transfers){.inner_bytes = bytes * (1 + 1 / (double)r->local),
+                       .nic_bytes = tree_nic_bytes(r, bytes),
+                       .inner_hops = 4,
+                       .net_hops = 2 * log2_up(r->domains),
                        .efficiency = r->domains > 1 ? tree_efficiency : 1};
   return true;
 }
@@ -64,24 +71,29 @@ static bool hierarchical(const mal_reach *r, mal_collective c, double bytes, mal
   double rounds = c == MAL_ALL_REDUCE ? 2 : 1, local = (double)r->local, domains = (double)r->domains;
   *t = (mal_transfers){.inner_bytes = rounds * (local - 1) / local * bytes,
                        .nic_bytes = rounds * (domains - 1) / domains * bytes / local,
-                       .inner_hops = (int64_t)rounds * (r->local - 1), .net_hops = (int64_t)rounds * (r->domains - 1),
-                       .efficiency = 1, .phases = true};
+                       .inner_hops = (int64_t)rounds * (r->local - 1),
+                       .net_hops = (int64_t)rounds * (r->domains - 1),
+                       .efficiency = 1,
+                       .phases = true};
   return true;
 }
 
 static bool pairwise(const mal_reach *r, mal_collective c, double bytes, mal_transfers *t) {
   if (c != MAL_ALL_TO_ALL) return false;
   double n = (double)r->size, far = (double)(r->size - r->local);
-  *t = (mal_transfers){.inner_bytes = (double)(r->local - 1) / n * bytes, .nic_bytes = far / n * bytes,
+  *t = (mal_transfers){.inner_bytes = (double)(r->local - 1) / n * bytes,
+                       .nic_bytes = far / n * bytes,
                        .inner_hops = r->local > 1 ? 1 + (r->local - 1) / PEERS_AT_ONCE : 0,
-                       .net_hops = r->domains > 1 ? 1 + (r->size - r->local) / PEERS_AT_ONCE : 0, .efficiency = 1};
+                       .net_hops = r->domains > 1 ? 1 + (r->size - r->local) / PEERS_AT_ONCE : 0,
+                       .efficiency = 1};
   return true;
 }
 
 /* Every rank reads its part from all others at once: shared memory, or NVLink through a switch. */
 static bool direct(const mal_reach *r, mal_collective c, double bytes, mal_transfers *t) {
   if (r->domains > 1) return false;
-  *t = (mal_transfers){.inner_bytes = mal_busbw_factor(c, r->size) * bytes, .inner_hops = c == MAL_ALL_REDUCE ? 2 : 1, .efficiency = 1};
+  *t = (mal_transfers){
+      .inner_bytes = mal_busbw_factor(c, r->size) * bytes, .inner_hops = c == MAL_ALL_REDUCE ? 2 : 1, .efficiency = 1};
   return true;
 }
 
@@ -95,7 +107,8 @@ bool mal_collective_transfers(const mal_reach *r, mal_collective c, double bytes
   return table[a].row(r, c, bytes, t);
 }
 
-static mal_collective_time timed(const mal_reach *r, mal_collective c, double bytes, mal_algorithm a, const mal_transfers *t) {
+static mal_collective_time timed(const mal_reach *r, mal_collective c, double bytes, mal_algorithm a,
+                                 const mal_transfers *t) {
   double inner = t->inner_bytes / ((a == MAL_ALG_NVLS ? r->nvls_link : r->inner) * t->efficiency);
   double net = t->nic_bytes / ((a == MAL_ALG_PAIRWISE ? r->nic_spread : r->nic) * t->efficiency);
   double moving = t->phases ? inner + net : fmax(inner, net);
@@ -120,7 +133,8 @@ mal_collective_time mal_collective_price(const mal_machine *m, const mal_group *
   return best;
 }
 
-mal_collective_time mal_collective_price_with(const mal_machine *m, const mal_group *g, mal_collective c, double bytes, mal_algorithm a) {
+mal_collective_time mal_collective_price_with(const mal_machine *m, const mal_group *g, mal_collective c, double bytes,
+                                              mal_algorithm a) {
   if (g->size < 2 || !(bytes > 0)) return (mal_collective_time){.algorithm = a};
   mal_reach r = mal_group_reach(m, g);
   mal_transfers t;

@@ -39,7 +39,8 @@ static void set_hops(const mal_program *p, replay *r) {
   if (island < plan->machine.gpus_per_node) island = plan->machine.gpus_per_node;
   for (int64_t s = 0; s < r->pp; s++) {
     int64_t next = (s + 1) % r->pp;
-    bool same = (s + 1) * ranks <= ((s * ranks) / island + 1) * island && ((next * ranks) / island == (s * ranks) / island) &&
+    bool same = (s + 1) * ranks <= ((s * ranks) / island + 1) * island &&
+                ((next * ranks) / island == (s * ranks) / island) &&
                 (next + 1) * ranks <= ((s * ranks) / island + 1) * island;
     r->hop[s] = same ? inside : across;
   }
@@ -77,7 +78,8 @@ static void set_orders(mal_arena *a, replay *r, bool split) {
 static void draw(replay *r, int64_t stage, const entry *e, double start, double end) {
   static const char *const names[MAL_T_PASSES] = {"F", "B", "W", "BW"};
   if (r->timeline)
-    mal_timeline_add(r->timeline, (mal_event){names[e->pass], (int32_t)stage, MAL_STREAM_COMPUTE, e->chunk, (int32_t)e->micro_batch, start, end});
+    mal_timeline_add(r->timeline, (mal_event){names[e->pass], (int32_t)stage, MAL_STREAM_COMPUTE, e->chunk,
+                                              (int32_t)e->micro_batch, start, end});
 }
 
 /* Hands what (stage, e) computed at `end` to the virtual stage `by` further. */
@@ -118,8 +120,10 @@ static bool advance(replay *r, int64_t stage) {
     double start = *now;
     *now += r->span[(stage * r->chunks + e->chunk) * MAL_T_PASSES + e->pass];
     draw(r, stage, e, start, *now);
-    if (e->pass == MAL_T_F) deliver(r, stage, e, 1, r->ahead, *now);
-    else if (e->pass != MAL_T_W) deliver(r, stage, e, -1, r->back, *now);
+    if (e->pass == MAL_T_F)
+      deliver(r, stage, e, 1, r->ahead, *now);
+    else if (e->pass != MAL_T_W)
+      deliver(r, stage, e, -1, r->back, *now);
   }
   return r->at[stage] != before;
 }
@@ -140,7 +144,8 @@ static mal_status play(mal_arena *a, replay *r, bool split, mal_error *e) {
     for (int64_t s = r->pp - 2; s >= 0; s--) moved |= advance(r, s);
   }
   for (int64_t s = 0; s < r->pp; s++)
-    if (r->at[s] < r->count[s]) return mal_fail(e, MAL_FAULT, _("the schedule waits in a circle at stage %lld"), (long long)s);
+    if (r->at[s] < r->count[s])
+      return mal_fail(e, MAL_FAULT, _("the schedule waits in a circle at stage %lld"), (long long)s);
   return MAL_OK;
 }
 
@@ -172,7 +177,9 @@ static void set_spans(mal_arena *a, composer *c) {
     for (int64_t k = 0; k < r->chunks && k < c->p->stages[s].n_chunks; k++)
       for (int pass = 0; pass < MAL_T_PASSES; pass++) {
         bool used = pass == MAL_T_F || (pass == MAL_T_BW) != c->p->split_backward;
-        if (used) r->span[(s * r->chunks + k) * MAL_T_PASSES + pass] = mal_chunk_time(&c->prices, &c->p->stages[s].chunks[k], pass, NULL);
+        if (used)
+          r->span[(s * r->chunks + k) * MAL_T_PASSES + pass] =
+              mal_chunk_time(&c->prices, &c->p->stages[s].chunks[k], pass, NULL);
       }
 }
 
@@ -209,7 +216,8 @@ static void add_kernel_totals(composer *c, int64_t stage, mal_step_time *out) {
     const mal_chunk *chunk = &c->p->stages[stage].chunks[k];
     for (int i = 0; i < chunk->n_runs; i++)
       for (int list = 0; list < MAL_LISTS; list++) {
-        if (c->p->blocks[chunk->runs[i].block].count[list] == 0 || list == MAL_L_GATHER || list == MAL_L_REDUCE) continue;
+        if (c->p->blocks[chunk->runs[i].block].count[list] == 0 || list == MAL_L_GATHER || list == MAL_L_REDUCE)
+          continue;
         if (list == (c->p->split_backward ? MAL_L_BW : MAL_L_B) || (list == MAL_L_W && !c->p->split_backward)) continue;
         const mal_list_time *t = mal_prices_of(&c->prices, chunk->runs[i].block, (mal_list)list);
         double times = (double)(chunk->runs[i].count * passes_of_chunk(c));
@@ -231,7 +239,8 @@ static void end_of_step(composer *c, mal_arena *a, mal_timeline *t, mal_step_tim
   for (int64_t s = 0; s < r->pp; s++) {
     double tail = 0;
     mal_stage_end_time(&c->prices, &c->p->stages[s], window(c, s, false), window(c, s, true), &ends[s]);
-    for (int64_t k = 0; k < c->p->stages[s].n_chunks; k++) tail += mal_chunk_tail(&c->prices, &c->p->stages[s].chunks[k]);
+    for (int64_t k = 0; k < c->p->stages[s].n_chunks; k++)
+      tail += mal_chunk_tail(&c->prices, &c->p->stages[s].chunks[k]);
     if (s == out->busiest) tail_of_busiest = tail;
     draw_end(t, s, "sync", MAL_STREAM_DP, r->now[s], ends[s].sync_s + tail);
     synced = fmax(synced, r->now[s] + ends[s].sync_s + tail);
@@ -253,10 +262,12 @@ static void add_jitter(const mal_machine *m, mal_step_time *out) {
 }
 
 static mal_status check_program(const mal_program *p, const replay *r, mal_error *e) {
-  if (p->micro_batches < 1 || r->pp < 1 || r->chunks < 1) return mal_fail(e, MAL_FAULT, _("a program without micro-batches or stages cannot be priced"));
+  if (p->micro_batches < 1 || r->pp < 1 || r->chunks < 1)
+    return mal_fail(e, MAL_FAULT, _("a program without micro-batches or stages cannot be priced"));
   for (int64_t s = 0; s < r->pp; s++)
     if (p->stages[s].n_chunks < r->chunks)
-      return mal_fail(e, MAL_FAULT, _("stage %lld has %d chunks, its schedule %lld"), (long long)s, p->stages[s].n_chunks, (long long)r->chunks);
+      return mal_fail(e, MAL_FAULT, _("stage %lld has %d chunks, its schedule %lld"), (long long)s,
+                      p->stages[s].n_chunks, (long long)r->chunks);
   return MAL_OK;
 }
 

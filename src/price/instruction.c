@@ -5,7 +5,8 @@
  * fused_softmax.py, is_kernel_available); otherwise scale, mask, softmax and two casts run one after another. */
 static const double slow_softmax = 3;
 static const double unfused_optimizer = 2.5; /* one kernel per tensor operation: the states pass several times */
-static const double host_copy = 0.88;        /* pinned copies reach .87 to .88 of x16 (nvbandwidth on H200, stas00/ml-engineering) */
+static const double host_copy =
+    0.88; /* pinned copies reach .87 to .88 of x16 (nvbandwidth on H200, stas00/ml-engineering) */
 /* CPU Adam with AVX streams its states at most at what memory gives; DeepSpeed's reaches about half (arXiv 2101.06840, table 4). */
 static const double host_memory = 0.5;
 
@@ -37,7 +38,8 @@ static double copy_time(const mal_machine *m, const mal_instruction *i, double b
   double share = (double)m->gpus_per_node;
   if (from == MAL_DEVICE && to == MAL_DEVICE) return 2 * bytes / mal_memory_rate(m) + m->gpu->cal.launch_s.value;
   double rate = m->gpu->pcie_bytes_per_s.value * host_copy;
-  if (from != MAL_DEVICE && to != MAL_DEVICE) rate = m->node->ram_bytes_per_s.value > 0 ? m->node->ram_bytes_per_s.value / share : rate;
+  if (from != MAL_DEVICE && to != MAL_DEVICE)
+    rate = m->node->ram_bytes_per_s.value > 0 ? m->node->ram_bytes_per_s.value / share : rate;
   rate = least_of(rate, m->node->ram_bytes_per_s.value / share);
   if (from == MAL_NVME) rate = least_of(rate, m->node->nvme_read_bytes_per_s.value / share);
   if (to == MAL_NVME) rate = least_of(rate, m->node->nvme_write_bytes_per_s.value / share);

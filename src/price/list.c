@@ -64,7 +64,8 @@ static void place(lister *l, int at) {
   int holder = -1;
   s->seconds = seconds_of(l, at);
   for (int k = 0; k < 2; k++) wait_for(l, at, in->wait[k], &ready, &least_end, &holder);
-  if (least_end > 0 && in->op == MAL_OP_MATMUL) s->seconds += (l->pieces - 1) * l->plan->machine.gpu->cal.launch_s.value;
+  if (least_end > 0 && in->op == MAL_OP_MATMUL)
+    s->seconds += (l->pieces - 1) * l->plan->machine.gpu->cal.launch_s.value;
   s->start = ready;
   s->end = fmax(ready + s->seconds, least_end);
   l->out->busy_s[stream] += s->seconds;
@@ -109,7 +110,8 @@ mal_list_time mal_price_list(const mal_plan *plan, const mal_block *b, mal_list 
   slot slots[ON_STACK];
   int32_t recorder[ON_STACK];
   int count = b->count[list], events = b->n_events;
-  lister l = {.plan = plan, .b = b, .code = b->list[list], .slots = slots, .recorder = recorder, .known = -1, .out = &time};
+  lister l = {
+      .plan = plan, .b = b, .code = b->list[list], .slots = slots, .recorder = recorder, .known = -1, .out = &time};
   l.pieces = plan->layout.tp > 1 ? (double)plan->layout.tp : 1;
   mal_arena large; /* only for lists of many buckets */
   mal_arena_init(&large);

@@ -1,7 +1,8 @@
 #include "price/kernel.h"
 #include <math.h>
 
-static const double clock_span = 0.08; /* no source: how much of the rate clock_power = 1 takes from a product that fills the GPU */
+static const double clock_span =
+    0.08; /* no source: how much of the rate clock_power = 1 takes from a product that fills the GPU */
 
 static double up(double x, double step) { return ceil(x / step) * step; }
 
@@ -13,8 +14,8 @@ double mal_gemm_peak(const mal_gpu *g, mal_dtype type, double *share) {
   if (hardware == MAL_F8 && g->flops[MAL_F8].value <= 0) hardware = MAL_BF16;
   if (hardware == MAL_BF16 && g->flops[MAL_BF16].value <= 0) hardware = MAL_F16;
   if (hardware == MAL_TF32 && g->flops[MAL_TF32].value <= 0) hardware = MAL_F32;
-  const mal_fitted *constant = hardware == MAL_F4    ? &g->cal.gemm_fp4
-                               : hardware == MAL_F8  ? &g->cal.gemm_fp8
+  const mal_fitted *constant = hardware == MAL_F4                            ? &g->cal.gemm_fp4
+                               : hardware == MAL_F8                          ? &g->cal.gemm_fp8
                                : hardware == MAL_F32 || hardware == MAL_TF32 ? &g->cal.gemm_fp32
                                                                              : &g->cal.gemm_bf16;
   *share = constant->value > 0 ? constant->value : 0.5;
@@ -60,7 +61,8 @@ static double core_rate(const mal_gpu *g, double peak, const mal_sizes *s) {
 
 double mal_product_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s, double bytes) {
   const mal_gpu *g = plan->machine.gpu;
-  double m = (double)s->v[0], n = (double)s->v[1], k = (double)s->v[2], batch = (double)(s->v[3] > 0 ? s->v[3] : 1), rate;
+  double m = (double)s->v[0], n = (double)s->v[1], k = (double)s->v[2], batch = (double)(s->v[3] > 0 ? s->v[3] : 1),
+         rate;
   if (m < 1 || n < 1 || k < 1) return 0;
   double share, peak = mal_gemm_peak(g, i->dtype, &share);
   if (batch > 1 && !(i->flags & MAL_INS_GROUPED)) {
@@ -80,7 +82,8 @@ static mal_attention_kernel attention_kernel(const mal_plan *plan) {
 
 double mal_attention_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s, double bytes) {
   const mal_gpu *g = plan->machine.gpu;
-  double unused, peak = mal_gemm_peak(g, i->dtype == MAL_F32 ? MAL_TF32 : MAL_BF16, &unused); /* the core stays 16-bit under fp8 */
+  double unused,
+      peak = mal_gemm_peak(g, i->dtype == MAL_F32 ? MAL_TF32 : MAL_BF16, &unused); /* the core stays 16-bit under fp8 */
   double share = g->cal.attention[attention_kernel(plan)].value;
   if (share <= 0) share = g->cal.attention[MAL_ATT_UNFUSED].value;
   if (i->flags & MAL_INS_GRAD) share *= g->cal.attention_backward.value;

@@ -1,7 +1,9 @@
 /* How a group lies on the links, and one message between neighbours. */
 #include "price/collective.h"
 
-enum { NVLS_LEAST = 5 }; /* NCCL takes NVLS from 5 GPUs on H200 (stas00/ml-engineering, network/README.md: 4 run as a ring) */
+enum {
+  NVLS_LEAST = 5
+}; /* NCCL takes NVLS from 5 GPUs on H200 (stas00/ml-engineering, network/README.md: 4 run as a ring) */
 
 /* Without peer-to-peer every byte goes to host memory and comes back: the GPU's link carries it once, but the copy is cut in
  * pieces that wait for one another, and both copies load the memory. Half of the peer-to-peer rate (NCCL's SHM transport). */
@@ -27,7 +29,8 @@ mal_reach mal_group_reach(const mal_machine *m, const mal_group *g) {
   r.nvlink = linked && g->ranks_per_nvlink >= r.local; /* pairs joined by bridges meet the others over PCIe */
   r.domains = (g->size + r.local - 1) / r.local;
   double link = gpu->nvlink_bytes_per_s.value;
-  if (r.nvlink && !m->node->nvlink_switch && m->node->nvlink_domain > 1) /* direct links: only those between members count */
+  if (r.nvlink && !m->node->nvlink_switch &&
+      m->node->nvlink_domain > 1) /* direct links: only those between members count */
     link *= (double)(r.local - 1) / (double)(m->node->nvlink_domain - 1);
   r.inner = at_least(r.nvlink ? link * gpu->cal.nvlink.value : pcie_rate(m), 1);
   r.nvls = r.nvlink && m->node->nvlink_switch && gpu->cal.nvls.value > 0 && r.local >= NVLS_LEAST;
@@ -48,8 +51,11 @@ mal_collective_time mal_transfer_price(const mal_machine *m, const mal_group *g,
   t.latency_s = r.start_s + (net ? r.net_s : r.hop_s);
   t.seconds = t.latency_s + bytes / (net ? r.nic : r.inner);
   t.busbw = bytes / t.seconds;
-  if (net) t.nic_bytes = bytes;
-  else if (r.nvlink) t.nvlink_bytes = bytes;
-  else t.pcie_bytes = bytes;
+  if (net)
+    t.nic_bytes = bytes;
+  else if (r.nvlink)
+    t.nvlink_bytes = bytes;
+  else
+    t.pcie_bytes = bytes;
   return t;
 }

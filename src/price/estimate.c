@@ -1,0 +1,172 @@
+/* From the time of a step to what the user asked: does it fit, how fast, how long, how much. */
+#include "price/compose.h"
+#include "price/power.h"
+#include "reliability/reliability.h"
+#include <math.h>
+#include <string.h>
+
+/* Interval classes: 80th percentile of |log(predicted / measured)| on sources left out of the fit of 1,697 published runs. */
+typedef struct interval_row {
+  const char *name;
+  double half_width;
+} interval_row;
+static const interval_row dense_class = {"dense", 0.17}, moe_class = {"mixture of experts", 0.26},
+                          host_class = {"host-bound", 0.45}; /* .34 to .56 in two variants of the model */
+static const double host_bound = 0.7; /* host over GPU time from which the host's speed decides */
+
+/* Spread of memory around its estimate (one sigma of its logarithm): frameworks whose switches were read, p90 8 % on published
+ * peaks; our own engine counts bytes. */
+static const double sigma_framework = 0.05, sigma_own = 0.005;
+
+/* Checkpoints: one node and one scalable unit of 32 nodes write what "better" storage gives in the DGX SuperPOD H100 reference
+ * architecture (RA-11333-001, table 6). Restart after a failure: judgement. */
+static const double node_write = 4e9, unit_write = 20e9, unit_nodes = 32, restart_s = 300;
+static const double checkpoint_extra = 12; /* bytes a trained parameter: master and two moments, beside the weight */
+
+static double log_normal_below(double limit, double median, double sigma) {
+  if (median <= 0) return 1;
+  return limit <= 0 ? 0 : 0.5 * erfc(-log(limit / median) / sigma / M_SQRT2);
+}
+
+static void set_memory(const mal_program *p, mal_estimate *out) {
+  const mal_machine *m = &p->plan->machine;
+  const mal_stage *worst = &p->stages[p->worst_stage];
+  int64_t host = 0, drives = 0;
+  for (int64_t s = 0; s < p->plan->layout.pp; s++) {
+    if (p->stages[s].host_bytes > host) host = p->stages[s].host_bytes;
+    if (p->stages[s].nvme_bytes > drives) drives = p->stages[s].nvme_bytes;
+  }
+  out->worst_stage = p->worst_stage;
+  out->limit_bytes = (int64_t)m->gpu->memory_bytes.value;
+  out->total_bytes = worst->total_bytes;
+  memcpy(out->memory_bytes, worst->memory_bytes, sizeof out->memory_bytes);
+  double ranks = (double)m->gpus_per_node, ram = m->node->ram_bytes.value, nvme = m->node->nvme_bytes.value;
+  out->host_fits = host == 0 || (double)host * ranks <= ram;
+  out->nvme_fits = drives == 0 || (double)drives * ranks <= nvme;
+  bool own = strcmp(p->plan->profile->name, "malha") == 0;
+  out->fit_probability =
+      log_normal_below((double)out->limit_bytes, (double)out->total_bytes, own ? sigma_own : sigma_framework);
+  if (!out->host_fits || !out->nvme_fits) out->fit_probability = 0;
+  out->fits = out->total_bytes <= out->limit_bytes && out->host_fits && out->nvme_fits;
+}
+
+static bool has_experts(const mal_model *m) {
+  for (int k = 0; k < m->n_kinds; k++)
+    if (m->kinds[k].mlp == MAL_MLP_MOE) return true;
+  return false;
+}
+
+static void set_interval(const mal_plan *plan, const mal_step_time *step, mal_estimate *out) {
+  const interval_row *row = has_experts(&plan->model) ? &moe_class : &dense_class;
+  if (step->host_s > host_bound * step->gpu_s) row = &host_class;
+  out->interval_class = row->name;
+  out->step_interval.low = out->step_s * exp(-row->half_width);
+  out->step_interval.high = out->step_s * exp(row->half_width);
+}
+
+static double product_peak(const mal_plan *plan) {
+  const mal_gpu *g = plan->machine.gpu;
+  double peak = g->flops[mal_precision_gemm((mal_precision)plan->job.precision)].value;
+  if (peak <= 0) peak = g->flops[MAL_BF16].value;
+  return peak > 0 ? peak : g->flops[MAL_F32].value;
+}
+
+static void set_rates(const mal_program *p, mal_estimate *out) {
+  const mal_plan *plan = p->plan;
+  double gpus = (double)mal_layout_world(&plan->layout), peak = product_peak(plan);
+  out->tokens_per_s = (double)plan->job.global_batch * (double)plan->job.seq / out->step_s;
+  out->model_flops_per_s_per_gpu = p->model_flops / out->step_s / gpus;
+  if (peak <= 0) return;
+  out->mfu = out->model_flops_per_s_per_gpu / peak;
+  out->hfu = p->hardware_flops / out->step_s / gpus / peak;
+}
+
+/* Share of the time that trains, between failures, restarts and checkpoints. */
+static double goodput(const mal_plan *plan) {
+  double nodes = (double)plan->machine.nodes, trained = (double)plan->model.parameters;
+  bool a100 = plan->machine.gpu->architecture && strcmp(plan->machine.gpu->architecture, "sm80") == 0;
+  double rate = (a100 ? MAL_FAILURES_A100 : MAL_FAILURES_H100) * (double)plan->machine.gpus_per_node /
+                8; /* measured on 8-GPU nodes */
+  double mttf = mal_mttf_s(rate, plan->machine.nodes);
+  if (plan->job.train >= MAL_LORA) trained *= 0.01; /* adapters only */
+  double bytes =
+      trained * (mal_dtype_bytes[mal_precision_store((mal_precision)plan->job.precision)] + checkpoint_extra);
+  double write = bytes / fmin(nodes * node_write, ceil(nodes / unit_nodes) * unit_write);
+  double interval =
+      plan->job.checkpoint_interval_s > 0 ? plan->job.checkpoint_interval_s : mal_interval_daly_s(write, mttf);
+  return mal_ettr(mttf, restart_s, interval, write);
+}
+
+static double usd_per_gpu_hour(const mal_plan *plan) {
+  if (plan->job.usd_per_gpu_hour >= 0) return plan->job.usd_per_gpu_hour;
+  return plan->machine.node->gpus > 0 ? plan->machine.node->usd_per_hour.value / (double)plan->machine.node->gpus : 0;
+}
+
+static void set_target(const mal_plan *plan, mal_estimate *out) {
+  double gpus = (double)mal_machine_gpus(&plan->machine), useful = out->tokens_per_s * out->goodput;
+  double kw = out->power_w / 1000 * (plan->job.pue > 0 ? plan->job.pue : 1);
+  double usd_per_hour = usd_per_gpu_hour(plan) * gpus + (plan->job.usd_per_kwh > 0 ? plan->job.usd_per_kwh * kw : 0);
+  if (useful <= 0) return;
+  double hours_per_mtoken = 1e6 / useful / 3600;
+  out->usd_per_mtoken = usd_per_hour * hours_per_mtoken;
+  out->kwh_per_mtoken = kw * hours_per_mtoken;
+  if (plan->job.tokens <= 0) return;
+  out->tokens_to_target = (double)plan->job.tokens;
+  out->time_to_target_s = out->tokens_to_target / useful;
+  double hours = out->time_to_target_s / 3600;
+  out->gpu_hours = gpus * hours;
+  out->energy_kwh = kw * hours;
+  out->cost_usd = usd_per_hour * hours;
+}
+
+/* --- one line -------------------------------------------------------------------------------------------------------- */
+
+static int largest(const double *x, int from, int count) {
+  int at = from;
+  for (int i = from; i < count; i++)
+    if (x[i] > x[at]) at = i;
+  return at;
+}
+
+static char *why_not(mal_arena *a, const mal_estimate *e) {
+  int64_t most = 0;
+  int cause = 0;
+  for (int c = 0; c < MAL_MEM_CAUSES; c++)
+    if (e->memory_bytes[c] > most) most = e->memory_bytes[c], cause = c;
+  if (e->total_bytes > e->limit_bytes)
+    return mal_print(a, _("stage %d needs %.1f GiB of %.1f GiB; the largest part is %s, %.1f GiB"), e->worst_stage,
+                     (double)e->total_bytes / 0x1p30, (double)e->limit_bytes / 0x1p30, mal_memory_name[cause],
+                     (double)most / 0x1p30);
+  return mal_copy(a, e->host_fits ? _("what is offloaded is larger than the node's drives")
+                                  : _("what is offloaded is larger than the node's memory"));
+}
+
+static char *why(mal_arena *a, const mal_estimate *e) {
+  if (!e->fits) return why_not(a, e);
+  int first = largest(e->time_s, 0, MAL_TIME_CAUSES), second = -1;
+  for (int c = 0; c < MAL_TIME_CAUSES; c++)
+    if (c != first && (second < 0 || e->time_s[c] > e->time_s[second])) second = c;
+  return mal_print(a, _("%.0f %% of the step is %s, %.0f %% %s"), 100 * e->time_s[first] / e->step_s,
+                   mal_time_name[first], 100 * e->time_s[second] / e->step_s, mal_time_name[second]);
+}
+
+mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_error *e) {
+  mal_step_time step;
+  *out = (mal_estimate){0};
+  mal_status status = mal_compose(a, p, NULL, &step, e);
+  if (status != MAL_OK) return status;
+  if (!(step.step_s > 0) || !isfinite(step.step_s))
+    return mal_fail(e, MAL_FAULT, _("the step takes %g s: some number of %s is missing or not finite"), step.step_s,
+                    p->plan->machine.name);
+  set_memory(p, out);
+  out->step_s = step.step_s;
+  memcpy(out->time_s, step.time_s, sizeof out->time_s);
+  out->bubble_fraction = out->time_s[MAL_TIME_BUBBLE] / out->step_s;
+  set_rates(p, out);
+  set_interval(p->plan, &step, out);
+  out->power_w = mal_power_w(&p->plan->machine, out->time_s, out->step_s);
+  out->goodput = goodput(p->plan);
+  set_target(p->plan, out);
+  out->why = why(a, out);
+  return MAL_OK;
+}
