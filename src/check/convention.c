@@ -30,29 +30,35 @@ double mal_convention_flops(const mal_row *row) {
   for (int64_t l = 0; l < m->layers; l++) {
     const mal_layer_kind *k = &m->kinds[m->kind_of[l]];
     double core = (double)k->heads * (double)(k->head_dim + k->v_head_dim) * (double)job->seq; /* QK' and AV, forward 2 */
-    layers += c.per_weight * (double)k->active_parameters + 6 * core * (c.halved ? 0.5 : 1);
+    layers += c.per_weight * (double)k->active_parameters + c.per_weight * core * (c.halved ? 0.5 : 1);
   }
   if (c.recomputation && row->plan->layout.recompute == MAL_RECOMPUTE_FULL) layers *= 4.0 / 3;
   return tokens * (layers + c.per_weight * (double)m->hidden * (double)m->vocab);
 }
 
-/* "MFU in BF16 vs 989.5 TF": the peak that a convention names, FLOP/s; 0 none. */
+/* "MFU in BF16 vs 989.5 TF": the one peak that a convention names, FLOP/s; 0: none, or one for each precision. */
 static double named_peak(const char *text) {
   for (const char *p = text; (p = strstr(p, " TF")); p++) {
     const char *start = p;
     while (start > text && (isdigit((unsigned char)start[-1]) || start[-1] == '.')) start--;
-    if (start < p) return strtod(start, NULL) * 1e12;
+    if (start < p && !strchr(text, '/')) return strtod(start, NULL) * 1e12;
   }
   return 0;
+}
+
+/* What an MFU divides by: the named peak, else that of the row's products, BF16 where the convention says so. */
+static double mfu_peak(const mal_row *row) {
+  const char *text = row->trial->flops_convention;
+  double peak = named_peak(text);
+  const mal_gpu *gpu = row->plan->machine.gpu;
+  mal_dtype type = strcasestr(text, "BF16") ? MAL_BF16 : mal_precision_gemm((mal_precision)row->plan->job.precision);
+  return peak > 0 ? peak : gpu->flops[type].value > 0 ? gpu->flops[type].value : gpu->flops[MAL_BF16].value;
 }
 
 bool mal_measured_by_flops(const mal_row *row, double *seconds) {
   const mal_trial *t = row->trial;
   double rate = t->flops_per_gpu;
-  if (!(rate > 0) && t->mfu > 0) {
-    double peak = named_peak(t->flops_convention);
-    rate = t->mfu * (peak > 0 ? peak : row->plan->machine.gpu->flops[MAL_BF16].value);
-  }
+  if (!(rate > 0)) rate = t->mfu * mfu_peak(row);
   if (!(rate > 0)) return false;
   *seconds = mal_convention_flops(row) / (rate * (double)t->gpus);
   return true;

@@ -24,7 +24,8 @@ static const cell framework_cells[] = {
     N(mal_framework, flash),     N(mal_framework, tp),             N(mal_framework, pp),
     T(mal_framework, source),
 };
-static const cell gpu_cells[] = {T(mal_published_gpu, gpu), T(mal_published_gpu, node), T(mal_published_gpu, source)};
+static const cell gpu_cells[] = {T(mal_published_gpu, gpu), T(mal_published_gpu, catalog), T(mal_published_gpu, node),
+                                 T(mal_published_gpu, source)};
 static const cell recipe_cells[] = {
     T(mal_recipe, releases), T(mal_recipe, model),      T(mal_recipe, gpu),         T(mal_recipe, precision),
     T(mal_recipe, train),    N(mal_recipe, gpus),       N(mal_recipe, global_batch), N(mal_recipe, tp),

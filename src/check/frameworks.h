@@ -16,7 +16,7 @@ typedef struct mal_framework {
 } mal_framework;
 
 typedef struct mal_published_gpu {
-  const char *gpu, *node, *source;
+  const char *gpu, *catalog, *node, *source; /* pattern; catalogue names */
 } mal_published_gpu;
 
 typedef struct mal_recipe {

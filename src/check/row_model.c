@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAD_DIM_USUAL = 128, VOCAB_USUAL = 51200, TOP_K_USUAL = 2 };
+enum { HEAD_DIM_USUAL = 128, HEAD_DIM_LEAST = 64, VOCAB_USUAL = 51200, TOP_K_USUAL = 2 };
 
 /* "DeepSeek-V2 reduced to 4 layers" -> "deepseek-v2", "Llama-3 70B LoRA" -> "llama-3-70b". */
 static const char *catalog_name(mal_arena *a, const char *model_name) {
@@ -128,7 +128,9 @@ mal_status mal_fill_model(mal_arena *a, mal_filled *f, mal_error *e) {
   char *spec = mal_print(a, "layers=%lld,hidden=%lld,heads=%lld,kv_heads=%lld,ffn=%lld,vocab=%lld,gated=%d,tied=%d",
                          (long long)layers, (long long)t->hidden, (long long)heads, (long long)kv, (long long)ffn,
                          (long long)vocab, t->gated == 1, tied);
-  if (t->hidden % heads) spec = mal_print(a, "%s,head_dim=%d", spec, HEAD_DIM_USUAL);
+  /* rotary positions turn pairs: an odd quotient is no head width, heads are then wider than hidden / heads */
+  if (t->hidden % heads || t->hidden / heads % 2)
+    spec = mal_print(a, "%s,head_dim=%d", spec, t->hidden / heads < HEAD_DIM_LEAST ? HEAD_DIM_LEAST : HEAD_DIM_USUAL);
   if (t->experts > 0)
     spec = mal_print(a, "%s,experts=%lld,top_k=%lld", spec, (long long)t->experts, (long long)top_k);
   f->row->model_spec = spec;

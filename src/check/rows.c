@@ -74,15 +74,9 @@ static mal_status make_machine(mal_rows *rows, mal_filled *f, mal_machine *m, ma
   const mal_trial *t = f->row->trial;
   const mal_published_gpu *known = mal_published_gpu_of(&rows->defaults, t->gpu);
   mal_node *node;
-  mal_gpu *gpu = NULL;
-  mal_status s = MAL_OK;
-  if (!known) {
-    s = get_gpu(rows, t->gpu, &gpu, e);
-    if (s == MAL_OK && (!gpu->default_node || !*gpu->default_node))
-      s = mal_fail(e, MAL_BAD, _("the GPU %s has no node"), gpu->name);
-  }
+  mal_gpu *gpu;
+  mal_status s = get_gpu(rows, known ? known->catalog : t->gpu, &gpu, e);
   if (s == MAL_OK) s = get_node(rows, known ? known->node : gpu->default_node, &node, e);
-  if (s == MAL_OK) s = get_gpu(rows, node->gpu, &gpu, e);
   if (s != MAL_OK) return s;
   int64_t per_node = t->gpus_per_node > 0 ? t->gpus_per_node : node->gpus;
   if (per_node > node->gpus) per_node = node->gpus;
@@ -113,7 +107,7 @@ static mal_status make_machine(mal_rows *rows, mal_filled *f, mal_machine *m, ma
 
 /* What the row must print: GPU, count, sizes, sequence, batch. Speed is asked by validate, memory may stand alone. */
 static const char *missing(mal_arena *a, const mal_trial *t) {
-  if (t->unreadable) return mal_print(a, _("%s is no number"), t->unreadable);
+  if (t->unreadable) return mal_print(a, _("%s is no number or out of range"), t->unreadable);
   if (!*t->gpu) return _("no GPU");
   if (t->gpus < 1) return _("no GPU count");
   if (t->hidden < 1 || (t->layers < 1 && !(t->params > 0))) return _("no model sizes");

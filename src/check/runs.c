@@ -11,7 +11,7 @@ typedef struct column {
   const char *name;
   column_kind kind;
   size_t offset;
-  double unit; /* of a REAL, in SI */
+  double unit; /* of a REAL, in SI; of a COUNT: the largest that is believed */
 } column;
 
 #define AT(field) offsetof(mal_trial, field)
@@ -33,29 +33,29 @@ static const column columns[] = {
     {"family", TEXT, AT(family), 0},
     {"flops_convention", TEXT, AT(flops_convention), 0},
     {"notes", TEXT, AT(notes), 0},
-    {"layers", COUNT, AT(layers), 0},
-    {"hidden", COUNT, AT(hidden), 0},
-    {"ffn_hidden", COUNT, AT(ffn), 0},
-    {"heads", COUNT, AT(heads), 0},
-    {"kv_heads", COUNT, AT(kv_heads), 0},
-    {"vocab", COUNT, AT(vocab), 0},
-    {"moe_experts", COUNT, AT(experts), 0},
-    {"moe_topk", COUNT, AT(top_k), 0},
-    {"gated_mlp", COUNT, AT(gated), 0},
-    {"n_gpus", COUNT, AT(gpus), 0},
-    {"gpus_per_node", COUNT, AT(gpus_per_node), 0},
-    {"tp", COUNT, AT(tp), 0},
-    {"pp", COUNT, AT(pp), 0},
-    {"vpp", COUNT, AT(vpp), 0},
-    {"cp", COUNT, AT(cp), 0},
-    {"ep", COUNT, AT(ep), 0},
-    {"dp", COUNT, AT(dp), 0},
-    {"zero_stage_or_fsdp", COUNT, AT(zero), 0},
-    {"seq_par", COUNT, AT(seq_par), 0},
-    {"micro_batch", COUNT, AT(micro_batch), 0},
-    {"global_batch_sequences", COUNT, AT(global_batch), 0},
-    {"seq_len", COUNT, AT(seq), 0},
-    {"flash_attn", COUNT, AT(flash), 0},
+    {"layers", COUNT, AT(layers), 4096},
+    {"hidden", COUNT, AT(hidden), 1 << 24},
+    {"ffn_hidden", COUNT, AT(ffn), 1 << 24},
+    {"heads", COUNT, AT(heads), 1 << 20},
+    {"kv_heads", COUNT, AT(kv_heads), 1 << 20},
+    {"vocab", COUNT, AT(vocab), 1 << 24},
+    {"moe_experts", COUNT, AT(experts), 65536},
+    {"moe_topk", COUNT, AT(top_k), 65536},
+    {"gated_mlp", COUNT, AT(gated), 1},
+    {"n_gpus", COUNT, AT(gpus), 1 << 24},
+    {"gpus_per_node", COUNT, AT(gpus_per_node), 1024},
+    {"tp", COUNT, AT(tp), 1 << 16},
+    {"pp", COUNT, AT(pp), 4096},
+    {"vpp", COUNT, AT(vpp), 4096},
+    {"cp", COUNT, AT(cp), 1 << 16},
+    {"ep", COUNT, AT(ep), 65536},
+    {"dp", COUNT, AT(dp), 1 << 24},
+    {"zero_stage_or_fsdp", COUNT, AT(zero), 3},
+    {"seq_par", COUNT, AT(seq_par), 1},
+    {"micro_batch", COUNT, AT(micro_batch), 1 << 20},
+    {"global_batch_sequences", COUNT, AT(global_batch), 1 << 28},
+    {"seq_len", COUNT, AT(seq), 1 << 28},
+    {"flash_attn", COUNT, AT(flash), 1},
     {"params_b", REAL, AT(params), 1e9},
     {"step_time_s", REAL, AT(step_s), 1},
     {"tokens_per_s_total", REAL, AT(tokens_per_s), 1},
@@ -88,7 +88,7 @@ static void set_cell(const column *c, const char *cell, mal_trial *t) {
     *(const char **)field = cell;
     return;
   }
-  if (!blank && (!read_number(cell, &value) || (c->kind == COUNT && value != floor(value)))) {
+  if (!blank && (!read_number(cell, &value) || (c->kind == COUNT && (value != floor(value) || value > c->unit)))) {
     if (!t->unreadable) t->unreadable = c->name;
     blank = true;
     value = 0;

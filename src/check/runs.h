@@ -22,7 +22,7 @@ typedef struct mal_trial {
   double flops_per_gpu; /* reported FLOP/s of one GPU; the column counts in 10^12 */
   double mfu;           /* reported, 0 .. 1; the column is in percent */
   double peak_bytes;    /* measured memory; the column counts in GiB */
-  const char *unreadable; /* the first column whose cell is no number, NULL */
+  const char *unreadable; /* the first column whose cell is no number or beyond belief, NULL */
 } mal_trial;
 
 typedef struct mal_trials {
