@@ -16,11 +16,16 @@ typedef struct mal_step {
 } mal_step;
 
 typedef struct mal_run { int block; int64_t count; } mal_run; /* `count` equal layers after one another */
+/* One micro-batch's stash by how long it is held. Without split B and W all of it is f_to_b. */
+typedef struct mal_held { int64_t f_to_b, f_to_w, b_to_w; } mal_held;
 typedef struct mal_chunk {
+  int part;             /* which virtual stage it is: index into mal_layout_stages */
   mal_run *runs;
   int n_runs;
+  int64_t micro_batches; /* of one step; DualPipe: half of them */
   int64_t slots;        /* micro-batches in flight at most */
-  int64_t stash_bytes;  /* one slot */
+  int64_t stash_bytes;  /* one slot: the sum of held */
+  mal_held held;
 } mal_chunk;
 
 typedef struct mal_stage {
@@ -28,7 +33,7 @@ typedef struct mal_stage {
   int n_chunks;
   int sync, optimizer;                        /* blocks */
   int64_t dense_elements, expert_elements, frozen_dense_elements, frozen_expert_elements;
-  int64_t region_bytes[MAL_REGIONS];          /* persistent and peak together; sums of slots */
+  int64_t region_bytes[MAL_REGIONS];          /* persistent regions, and the others in the phase that needs most */
   int64_t memory_bytes[MAL_MEM_CAUSES];       /* the same bytes by cause, with the profile's additive memory */
   int64_t total_bytes;                        /* Σ memory_bytes */
   int64_t host_bytes, nvme_bytes;             /* offloaded states of one rank */
@@ -64,9 +69,15 @@ bool mal_schedule_splits(const mal_layout *l); /* uses B and W apart */
 /* Most micro-batches of chunk c that stage s holds between forward and (last) backward part: from the table. */
 int64_t mal_schedule_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t chunk);
 void mal_schedule_all_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t *slots); /* of every chunk at once */
-/* Most bytes that all chunks of a stage hold at one time, when one slot of chunk c takes slot_bytes[c]. Less than the sum of the
- * chunks' own maxima. *held (may be NULL) gets the micro-batches of each chunk at that time. */
-int64_t mal_schedule_peak(const mal_layout *l, int64_t micro_batches, int64_t stage, const int64_t *slot_bytes, int64_t *held);
+/* Most bytes that all chunks of a stage hold at one time, when a micro-batch of chunk c holds held[c]. Less than the sum of the
+ * chunks' own maxima. */
+int64_t mal_schedule_peak(const mal_layout *l, int64_t micro_batches, int64_t stage, const mal_held *held);
+/* Whether the schedule can be made at all (exit 2). */
+mal_status mal_schedule_check(const mal_layout *l, int64_t micro_batches, mal_error *e);
+
+/* How often a step runs a list of a block that lies `count` times in a chunk, each time for one of its layers: F, B, W, BW and R
+ * once per micro-batch; GATHER before F and, with the profile's regather, before backward; REDUCE each micro-batch or once. */
+int64_t mal_program_list_runs(const mal_program *p, const mal_chunk *c, mal_list list);
 
 /* Readable and JSON forms of a program (malha lower). */
 char *mal_program_text(mal_arena *a, const mal_program *p);

@@ -5,13 +5,13 @@
 
 enum { MAX_TABLE = 1 << 28 };
 
-static mal_status check(const mal_layout *l, int64_t micro_batches, int64_t stage, mal_error *e) {
+mal_status mal_schedule_check(const mal_layout *l, int64_t micro_batches, mal_error *e) {
   int64_t pp = l->pp;
   mal_pipe p = mal_pipe_of(l, micro_batches);
   const char *name = mal_schedule_name[l->schedule];
-  if (pp < 1 || micro_batches < 1 || stage < 0 || stage >= pp)
-    return mal_fail(e, MAL_FAULT, _("no stage %lld in a pipeline of %lld with %lld micro-batches"), (long long)stage,
-                    (long long)pp, (long long)micro_batches);
+  if (pp < 1 || micro_batches < 1)
+    return mal_fail(e, MAL_FAULT, _("no pipeline has %lld stages and %lld micro-batches"), (long long)pp,
+                    (long long)micro_batches);
   if (p.chunks > 255 || pp * p.chunks > MAX_TABLE / 8 / micro_batches)
     return mal_fail(e, MAL_BAD, _("the schedule is too long: pp %lld × vpp %lld × %lld micro-batches"), (long long)pp,
                     (long long)p.chunks, (long long)micro_batches);
@@ -136,8 +136,10 @@ static void settle_receives(builder *b) {
 
 mal_status mal_schedule_stage(mal_arena *a, const mal_layout *l, int64_t micro_batches, int64_t stage, mal_step **steps,
                               int64_t *count, mal_error *e) {
-  mal_status status = check(l, micro_batches, stage, e);
+  mal_status status = mal_schedule_check(l, micro_batches, e);
   if (status != MAL_OK) return status;
+  if (stage < 0 || stage >= l->pp)
+    return mal_fail(e, MAL_FAULT, _("there is no stage %lld of %lld"), (long long)stage, (long long)l->pp);
   mal_arena scratch;
   mal_arena_init(&scratch);
   mal_pipe p = mal_pipe_of(l, micro_batches);
@@ -184,46 +186,47 @@ bool mal_schedule_splits(const mal_layout *l) { return l->schedule == MAL_ZB_H1 
 /* --- slots --------------------------------------------------------------------------------------------------------- */
 
 typedef struct counter {
-  const int64_t *slot_bytes; /* by chunk; NULL: only counts */
+  const mal_held *held; /* by chunk; NULL: only counts */
   int64_t bytes, most_bytes;
-  int64_t held[256], most[256], at_peak[256];
-  int64_t chunks;
+  int64_t count[256], most[256];
 } counter;
 
 static void count_step(void *context, mal_step_op op, int64_t chunk, int64_t m) {
+  static const mal_held nothing;
   counter *c = context;
+  const mal_held *held = c->held ? &c->held[chunk] : &nothing;
   (void)m;
-  if (op == MAL_S_W || op == MAL_S_BW) {
-    c->held[chunk]--;
-    if (c->slot_bytes) c->bytes -= c->slot_bytes[chunk];
+  switch (op) {
+  case MAL_S_F:
+    if (++c->count[chunk] > c->most[chunk]) c->most[chunk] = c->count[chunk];
+    c->bytes += held->f_to_b + held->f_to_w;
+    break;
+  case MAL_S_B: c->bytes += held->b_to_w; break;
+  default: c->count[chunk]--; break;
   }
-  if (op != MAL_S_F) return;
-  if (++c->held[chunk] > c->most[chunk]) c->most[chunk] = c->held[chunk];
-  if (c->slot_bytes && (c->bytes += c->slot_bytes[chunk]) > c->most_bytes) {
-    c->most_bytes = c->bytes;
-    memcpy(c->at_peak, c->held, (size_t)c->chunks * sizeof *c->held);
-  }
+  if (c->bytes > c->most_bytes) c->most_bytes = c->bytes;
+  if (op == MAL_S_B || op == MAL_S_BW) c->bytes -= held->f_to_b;
+  if (op == MAL_S_W) c->bytes -= held->f_to_w + held->b_to_w;
 }
 
 /* The steady state repeats with every group of pp micro-batches, so the first four groups show all that is ever held. */
 static void count_order(const mal_layout *l, int64_t micro_batches, int64_t stage, counter *c) {
   mal_pipe p = mal_pipe_of(l, micro_batches);
   if (p.kind != MAL_GPIPE && p.micro_batches > 4 * p.pp) p.micro_batches = 4 * p.pp;
-  c->chunks = p.chunks;
   mal_pipe_order(&p, stage, count_step, c);
 }
 
 void mal_schedule_all_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t *slots) {
-  counter c = {.slot_bytes = NULL};
+  counter c = {.held = NULL};
   count_order(l, micro_batches, stage, &c);
-  memcpy(slots, c.most, (size_t)c.chunks * sizeof *slots);
+  memcpy(slots, c.most, (size_t)mal_schedule_chunks(l) * sizeof *slots);
 }
 
-int64_t mal_schedule_peak(const mal_layout *l, int64_t micro_batches, int64_t stage, const int64_t *slot_bytes,
-                          int64_t *held) {
-  counter c = {.slot_bytes = slot_bytes};
+int64_t mal_schedule_peak(const mal_layout *l, int64_t micro_batches, int64_t stage, const mal_held *held) {
+  counter c = {.held = held};
+  if (!mal_schedule_splits(l) && mal_schedule_chunks(l) == 1)
+    return mal_schedule_slots(l, micro_batches, stage, 0) * held->f_to_b;
   count_order(l, micro_batches, stage, &c);
-  if (held) memcpy(held, c.at_peak, (size_t)c.chunks * sizeof *held);
   return c.most_bytes;
 }
 
