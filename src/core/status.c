@@ -32,7 +32,7 @@ static void put_clean(char *out, size_t size, const char *raw) {
   out[n] = '\0';
 }
 
-mal_status mal_fail(mal_error *e, mal_status status, const char *format, ...) {
+mal_status(mal_fail)(mal_error *e, mal_status status, const char *format, ...) {
   if (!e) return status;
   char raw[sizeof e->text + 64];
   va_list args;

@@ -24,6 +24,14 @@ typedef struct mal_error {
  * Bytes that are not UTF-8 or are control characters are shown as \xNN. */
 mal_status mal_fail(mal_error *e, mal_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+#ifdef __clang_analyzer__ /* tells it what it cannot see: that a failure is never MAL_OK */
+#define mal_fail(e, status, ...)                                                                                       \
+  ({                                                                                                                   \
+    (void)(mal_fail)((e), (status), __VA_ARGS__);                                                                      \
+    (status);                                                                                                          \
+  })
+#endif
+
 /* Puts "prefix: " before the message already in e; returns e->status. */
 mal_status mal_fail_in(mal_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
