@@ -171,20 +171,18 @@ static void summarise(mal_arena *a, const selection *s, const selection *oom, ma
   m->oom_recall = mal_weighted_mean(x, m->n_oom);
 }
 
-static void group_all(mal_arena *a, mal_validation *v) {
-  v->groups = MAL_ARRAY(a, mal_summary, v->count + v->count_oom + 1);
+static void group_by(mal_arena *a, mal_validation *v, mal_by by, mal_summary **groups, int *n) {
+  *groups = MAL_ARRAY(a, mal_summary, v->count + v->count_oom + 1);
   for (int i = 0; i < v->count + v->count_oom; i++) {
-    const char *name = group_name(i < v->count ? &v->judged[i] : &v->judged_oom[i - v->count], v->by);
+    const char *name = group_name(i < v->count ? &v->judged[i] : &v->judged_oom[i - v->count], by);
     int k = 0;
-    while (k < v->n_groups && strcmp(v->groups[k].name, name)) k++;
-    if (k == v->n_groups) v->groups[v->n_groups++].name = name;
+    while (k < *n && strcmp((*groups)[k].name, name)) k++;
+    if (k == *n) (*groups)[(*n)++].name = name;
   }
-  for (int k = -1; k < v->n_groups; k++) {
-    const char *name = k < 0 ? NULL : v->groups[k].name;
-    selection s = {v->judged, v->count, v->by, name}, oom = {v->judged_oom, v->count_oom, v->by, name};
-    summarise(a, &s, &oom, k < 0 ? &v->all : &v->groups[k]);
+  for (int k = 0; k < *n; k++) {
+    selection s = {v->judged, v->count, by, (*groups)[k].name}, oom = {v->judged_oom, v->count_oom, by, s.group};
+    summarise(a, &s, &oom, &(*groups)[k]);
   }
-  v->all.name = "all";
 }
 
 mal_status mal_validate(mal_arena *a, const mal_trials *runs, const mal_trials *oom, mal_by by, mal_validation *v,
@@ -199,6 +197,10 @@ mal_status mal_validate(mal_arena *a, const mal_trials *runs, const mal_trials *
   v->count = v->rows.count;
   v->count_oom = v->oom.count;
   weigh(v->judged, v->count);
-  group_all(a, v);
+  selection every = {v->judged, v->count, by, NULL}, every_oom = {v->judged_oom, v->count_oom, by, NULL};
+  summarise(a, &every, &every_oom, &v->all);
+  v->all.name = "all";
+  group_by(a, v, MAL_BY_FAMILY, &v->families, &v->n_families);
+  group_by(a, v, by, &v->groups, &v->n_groups);
   return MAL_OK;
 }

@@ -35,8 +35,8 @@ typedef struct mal_validation {
   mal_rows rows, oom;
   mal_judged *judged, *judged_oom;
   int count, count_oom;
-  mal_summary all, *groups;
-  int n_groups;
+  mal_summary all, *families, *groups; /* groups: by what was asked */
+  int n_families, n_groups;
   mal_by by;
 } mal_validation;
 

@@ -55,13 +55,16 @@ static json_t *summary_json(const mal_summary *m) {
 }
 
 json_t *mal_report_validation_json(const mal_validation *v) {
-  json_t *root = json_object(), *rows = json_array(), *oom = json_array(), *groups = json_object();
+  json_t *root = json_object(), *rows = json_array(), *oom = json_array();
+  json_t *groups = json_object(), *families = json_object();
   for (int i = 0; i < v->count; i++) json_array_append_new(rows, row_json(&v->judged[i]));
   for (int i = 0; i < v->count_oom; i++) json_array_append_new(oom, row_json(&v->judged_oom[i]));
   for (int i = 0; i < v->n_groups; i++) put(groups, v->groups[i].name, summary_json(&v->groups[i]));
+  for (int i = 0; i < v->n_families; i++) put(families, v->families[i].name, summary_json(&v->families[i]));
   put(root, "version", json_integer(MAL_VALIDATION_VERSION));
   put_text(root, "by", mal_by_name[v->by]);
   put(root, "summary", summary_json(&v->all));
+  put(root, "families", families);
   put(root, "groups", groups);
   put(root, "rows", rows);
   put(root, "oom_rows", oom);
