@@ -1,4 +1,5 @@
 /* Command R: attention and a gated MLP side by side behind one LayerNorm without bias.
+ * Command R+ norms q and k; its checkpoint keeps those weights as [heads, head_dim], here they are flat.
  * Defaults: configuration_cohere.py of transformers. */
 #include "model/family.h"
 

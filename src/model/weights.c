@@ -226,22 +226,22 @@ static bool count_parameters(mal_model *m) {
   return m->parameters <= MAL_MAX_PARAMETERS;
 }
 
-/* "each one layer of the last kind": kinds are numbered so that this holds. */
 void mal_finish(mal_reader *r) {
   mal_model *m = r->m;
   if (r->status != MAL_OK) return;
   for (int i = 0; i < m->n_kinds; i++) {
     const mal_layer_kind *k = &m->kinds[i];
     if (k->heads % k->kv_heads)
-      mal_reject(r, "num_key_value_heads",
+      mal_reject(r, r->json ? "num_key_value_heads" : "kv_heads",
                  _("%lld query heads cannot be shared out over %lld key/value heads. Give a number that divides them."),
                  (long long)k->heads, (long long)k->kv_heads);
     else if (k->mlp == MAL_MLP_MOE && k->top_k > k->experts)
-      mal_reject(r, "num_experts_per_tok", _("a token cannot go to %lld of %lld experts. Give at most that number."),
-                 (long long)k->top_k, (long long)k->experts);
+      mal_reject(r, r->json ? "num_experts_per_tok" : "top_k",
+                 _("a token cannot go to %lld of %lld experts. Give at most that number."), (long long)k->top_k,
+                 (long long)k->experts);
   }
   if (r->status == MAL_OK && !count_parameters(m))
-    mal_reject(r, "hidden_size",
+    mal_reject(r, r->json ? "hidden_size" : "hidden",
                _("these sizes make more than 2^53 parameters, past what is counted exactly. "
                  "Check the widths, the layers and the experts."));
 }
