@@ -30,7 +30,6 @@ static double add(double *cause_s, const mal_list_time *t, double times) {
 typedef struct beside {
   const mal_profile *profile;
   bool gather_hides, reduce_hides;
-  double seen, first; /* exposed so far; what nothing ran beside yet */
 } beside;
 
 /* `traffic` runs beside `work`. */
@@ -57,30 +56,27 @@ static double pass_work(mal_prices *p, int block, int pass, double *cause_s) {
   }
 }
 
-/* Exposed traffic of a pass over the chunk's units in order (backward: last first), with or without reductions. */
-static double unit_traffic(mal_prices *p, const mal_chunk *c, int pass, bool reduce) {
+/* Exposed traffic of a pass over the chunk's units in order (backward: last first). A unit's gather runs beside the work
+ * before it; what is left of a unit's work hides the reduction of the unit before. */
+static double unit_traffic(mal_prices *p, const mal_chunk *c, int pass) {
   beside b = beside_of(p);
-  bool forward = pass == MAL_T_F, gather = forward || (b.profile->regather_backward && pass != MAL_T_W);
+  bool forward = pass == MAL_T_F, reduce = pass == (p->program->split_backward ? MAL_T_W : MAL_T_BW);
+  bool gather = forward || (b.profile->regather_backward && pass != MAL_T_W);
   double seen = 0, work_before = 0, reduce_before = 0;
   for (int r = 0; r < c->n_runs; r++) {
     const mal_run *run = &c->runs[forward ? r : c->n_runs - 1 - r];
     double g = gather ? mal_prices_of(p, run->block, MAL_L_GATHER)->span_s : 0;
     double d = reduce ? mal_prices_of(p, run->block, MAL_L_REDUCE)->span_s : 0;
-    double work = pass_work(p, run->block, pass, NULL), count = (double)run->count;
-    if (run->count <= 0) continue;
-    /* The gather of a unit beside the work before it; what is left of that work hides the reduction before that. */
-    double first = exposed(&b, g, work_before, b.gather_hides && work_before > 0);
-    double later = exposed(&b, g, work, b.gather_hides);
-    double left_first = fmax(0, work - (b.gather_hides ? (run->count > 1 ? g : 0) : 0));
-    seen += first + (count - 1) * later;
-    seen += exposed(&b, reduce_before, left_first, b.reduce_hides);
-    seen += (count - 1) * exposed(&b, d, fmax(0, work - (b.gather_hides ? g : 0)), b.reduce_hides);
+    double work = pass_work(p, run->block, pass, NULL), more = (double)(run->count - 1);
+    double left = fmax(0, work - (b.gather_hides ? g : 0));
+    seen += exposed(&b, g, work_before, b.gather_hides) + more * exposed(&b, g, work, b.gather_hides);
+    seen += exposed(&b, reduce_before, left, b.reduce_hides) + more * exposed(&b, d, left, b.reduce_hides);
     work_before = work, reduce_before = d;
   }
   return seen;
 }
 
-static bool sharded(const mal_prices *p) { return p->program->plan->layout.zero == 3; }
+static bool has_unit_traffic(const mal_prices *p) { return p->program->plan->layout.zero >= 2; }
 
 double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause_s) {
   double seconds = 0;
@@ -90,20 +86,15 @@ double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause
     if (cause_s)
       for (int k = 0; k < MAL_TIME_CAUSES; k++) cause_s[k] += count * one[k];
   }
-  if (!sharded(p)) return seconds;
-  bool reduce =
-      pass == (p->program->split_backward ? MAL_T_W : MAL_T_BW) && p->program->plan->profile->reduce_each_micro_batch;
-  double traffic = unit_traffic(p, c, pass, reduce);
+  if (!has_unit_traffic(p)) return seconds;
+  double traffic = unit_traffic(p, c, pass);
   if (cause_s) cause_s[MAL_TIME_DP] += traffic;
   return seconds + traffic;
 }
 
 double mal_chunk_tail(mal_prices *p, const mal_chunk *c) {
-  if (!sharded(p) || c->n_runs < 1) return 0;
-  double last = mal_prices_of(p, c->runs[0].block, MAL_L_REDUCE)->span_s;
-  if (p->program->plan->profile->reduce_each_micro_batch) return last;
-  int pass = p->program->split_backward ? MAL_T_W : MAL_T_BW;
-  return last + unit_traffic(p, c, pass, true) - unit_traffic(p, c, pass, false);
+  if (!has_unit_traffic(p) || c->n_runs < 1) return 0;
+  return mal_prices_of(p, c->runs[0].block, MAL_L_REDUCE)->span_s;
 }
 
 /* --- end of step ----------------------------------------------------------------------------------------------------- */
@@ -115,7 +106,9 @@ typedef struct traffic {
 } traffic;
 
 static bool over_data_ranks(const mal_instruction *i) {
-  return i->op == MAL_OP_COLLECTIVE && i->axes & (1 << MAL_AXIS_DP | 1 << MAL_AXIS_EDP);
+  if (i->op != MAL_OP_COLLECTIVE) return false;
+  if (i->axes == MAL_AXES_SHARD || i->axes == MAL_AXES_REPLICA) return true;
+  return i->axes & (1 << MAL_AXIS_DP | 1 << MAL_AXIS_EDP);
 }
 
 static void add_traffic(const mal_prices *p, int block, traffic *t) {
@@ -161,11 +154,6 @@ void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forw
     add_traffic(p, stage->sync, &sync);
     double reduce = visible(plan->profile, sync.reduce_s, sync.last_reduce_s, last_backward_s,
                             plan->layout.overlap_dp_grad == MAL_ON);
-    if (plan->layout.zero == 2 &&
-        plan->profile->reduce_each_micro_batch) { /* every micro-batch's reduction, each beside its backward */
-      double each = visible(plan->profile, sync.reduce_s, 0, last_backward_s, plan->layout.overlap_dp_grad == MAL_ON);
-      reduce += (double)(p->program->micro_batches - 1) * each;
-    }
     double gather = visible(plan->profile, sync.gather_s, sync.first_gather_s, first_forward_s,
                             plan->layout.overlap_dp_param == MAL_ON);
     end->sync_s = with_traffic(p, stage->sync, reduce + gather + sync.small_s, end->sync_cause_s);

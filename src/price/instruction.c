@@ -1,4 +1,5 @@
 #include "price/kernel.h"
+#include "program/lower_block.h"
 #include <math.h>
 
 /* Megatron's fused softmax kernel takes 4 rows of attention batches at once, scores of 16 < length <= 4096 (megatron/core/fusions/
@@ -14,17 +15,9 @@ bool mal_is_communication(const mal_instruction *i) {
   return i->op == MAL_OP_COLLECTIVE || i->op == MAL_OP_SEND || i->op == MAL_OP_RECV;
 }
 
-mal_group mal_instruction_group(const mal_plan *plan, const mal_instruction *i) {
-  const mal_layout *l = &plan->layout;
-  bool hybrid = l->zero == 3 && l->hybrid > 0 && l->hybrid < l->dp * l->cp && i->axes & 1 << MAL_AXIS_DP;
-  if (!hybrid) return mal_layout_group(l, &plan->machine, i->axes);
-  bool replicas = i->op == MAL_OP_COLLECTIVE && i->variant == MAL_ALL_REDUCE;
-  return replicas ? mal_layout_replica_group(l, &plan->machine) : mal_layout_shard_group(l, &plan->machine);
-}
-
 mal_collective_time mal_communication_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s) {
   if (i->op == MAL_OP_RECV) return (mal_collective_time){0};
-  mal_group g = mal_instruction_group(plan, i);
+  mal_group g = mal_instruction_group(plan, i->axes);
   double bytes = (double)s->v[0];
   if (i->op == MAL_OP_SEND) return mal_transfer_price(&plan->machine, &g, bytes);
   return mal_collective_price(&plan->machine, &g, (mal_collective)i->variant, bytes);

@@ -19,8 +19,6 @@ double mal_product_time(const mal_plan *plan, const mal_instruction *i, const ma
 double mal_attention_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s, double bytes);
 /* A collective, an exchange between neighbours (SEND), a RECV (0: the SEND carries it). */
 mal_collective_time mal_communication_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s);
-/* Group of a communication: ZeRO's shard or replica group where the layout has hybrid sharding, else by its axes. */
-mal_group mal_instruction_group(const mal_plan *plan, const mal_instruction *i);
 double mal_memory_rate(const mal_machine *m); /* bytes/s that streaming kernels reach */
 double mal_gemm_peak(const mal_gpu *g, mal_dtype type, double *share); /* dense FLOP/s of the type that the hardware multiplies */
 int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i);
