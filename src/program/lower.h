@@ -1,0 +1,13 @@
+/* Inside the assembly of a program. */
+#ifndef MAL_PROGRAM_LOWER_H
+#define MAL_PROGRAM_LOWER_H
+#include "program/lower_block.h"
+#include "program/program.h"
+
+/* memory.c: regions and bytes by cause of every stage; the worst stage. */
+void mal_program_memory(mal_program *p);
+/* Bytes of one micro-batch's stash of a block by how long they are held. */
+mal_held mal_block_held(mal_arena *scratch, const mal_block *b, bool split);
+/* count.c: FLOPs of a step, bytes sent by the busiest stage. */
+void mal_program_count(mal_program *p);
+#endif

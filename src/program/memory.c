@@ -1,0 +1,168 @@
+/* Memory of each stage: a sum of regions, then the same bytes by cause.
+ *
+ * 1. Persistent: PARAM, GRAD, MASTER, OPT: what each block says (ZeRO and offload applied), times its layers.
+ * 2. STASH: the most that the stage's schedule ever holds at once.
+ * 3. GATHER: (prefetch + 1) units as large as the largest layer; embedding and head are needed at opposite ends, so one place
+ *    serves both. BUCKET, WORK, KERNEL, IO: the largest block that runs, for only one runs at a time.
+ * 4. The phases (passes, gradient sync, optimizer) follow one another: the one that needs most counts, stage by stage.
+ * 5. The profile adds its context, communicators, and the allocator's share of what is not persistent. */
+#include "program/lower.h"
+#include <string.h>
+
+typedef struct phase {
+  int64_t bytes[MAL_REGIONS]; /* none of the persistent ones */
+  int64_t logits;
+} phase;
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* --- how long the stash is held -------------------------------------------------------------------------------------------- */
+
+enum { BY_B = 1, BY_W = 2, READ_BY_W = 4 };
+
+static void mark(const mal_block *b, mal_list list, uint8_t *marks, uint8_t written, uint8_t read) {
+  for (int i = 0; i < b->count[list]; i++) {
+    const mal_instruction *x = &b->list[list][i];
+    for (int k = 0; k < MAL_INPUTS; k++)
+      if (x->in[k] != MAL_NO_BUFFER) marks[x->in[k]] |= read;
+    for (int k = 0; k < MAL_OUTPUTS; k++)
+      if (x->out[k] != MAL_NO_BUFFER) marks[x->out[k]] |= written;
+  }
+}
+
+mal_held mal_block_held(mal_arena *scratch, const mal_block *b, bool split) {
+  mal_held held = {.f_to_b = b->stash_bytes};
+  if (!split || b->n_buffers == 0) return held;
+  uint8_t *marks = MAL_ARRAY(scratch, uint8_t, b->n_buffers);
+  mark(b, MAL_L_B, marks, BY_B, 0);
+  mark(b, MAL_L_R, marks, BY_B, 0);
+  mark(b, MAL_L_W, marks, 0, READ_BY_W);
+  mark(b, MAL_L_F, marks, BY_W, 0);
+  for (int i = 0; i < b->n_buffers; i++) {
+    const mal_buffer *f = &b->buffers[i];
+    int64_t bytes = (f->bytes + 63) / 64 * 64;
+    if (f->region != MAL_R_STASH || !(marks[i] & READ_BY_W)) continue;
+    bool late = marks[i] & BY_B && !(marks[i] & BY_W);
+    int64_t left = held.f_to_b < bytes ? held.f_to_b : bytes; /* pieces of one buffer name the same bytes */
+    held.f_to_b -= left;
+    *(late ? &held.b_to_w : &held.f_to_w) += left;
+  }
+  return held;
+}
+
+/* --- regions --------------------------------------------------------------------------------------------------------------- */
+
+static const mal_region persistent[] = {MAL_R_PARAM, MAL_R_GRAD, MAL_R_MASTER, MAL_R_OPT};
+enum { PERSISTENT = sizeof persistent / sizeof *persistent };
+
+static void add_persistent(const mal_block *b, int64_t count, mal_stage *stage) {
+  for (int i = 0; i < PERSISTENT; i++) stage->region_bytes[persistent[i]] += count * b->region_bytes[persistent[i]];
+  stage->host_bytes += count * b->host_bytes;
+  stage->nvme_bytes += count * b->nvme_bytes;
+}
+
+static int64_t io_bytes(const mal_block *b) {
+  int64_t end = 0;
+  for (int i = 0; i < b->n_buffers; i++)
+    if (b->buffers[i].region == MAL_R_IO) end = most(end, b->buffers[i].offset_bytes + b->buffers[i].bytes);
+  return end;
+}
+
+/* One block more runs in this phase: never two at once. */
+static void widen(phase *f, const mal_block *b) {
+  int64_t work = 0;
+  for (int list = 0; list < MAL_LISTS; list++) work = most(work, b->work_bytes[list]);
+  if (work + b->kernel_bytes >= f->bytes[MAL_R_WORK] + f->bytes[MAL_R_KERNEL]) {
+    f->bytes[MAL_R_WORK] = work;
+    f->bytes[MAL_R_KERNEL] = b->kernel_bytes;
+    f->logits = b->logits_bytes;
+  }
+  f->bytes[MAL_R_BUCKET] = most(f->bytes[MAL_R_BUCKET], b->region_bytes[MAL_R_BUCKET]);
+  f->bytes[MAL_R_IO] = most(f->bytes[MAL_R_IO], io_bytes(b));
+}
+
+static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
+  const mal_layout *l = &p->plan->layout;
+  phase f = {0};
+  mal_held held[256];
+  int64_t layer_unit = 0, end_unit = 0, units = 0;
+  for (int c = 0; c < stage->n_chunks; c++) {
+    held[c] = stage->chunks[c].held;
+    for (int i = 0; i < stage->chunks[c].n_runs; i++) {
+      const mal_run *run = &stage->chunks[c].runs[i];
+      const mal_block *b = &p->blocks[run->block];
+      bool layer = b->block_class == MAL_B_LAYER || b->block_class == MAL_B_MTP;
+      add_persistent(b, run->count, stage);
+      widen(&f, b);
+      if (layer)
+        layer_unit = most(layer_unit, b->region_bytes[MAL_R_GATHER]), units += run->count;
+      else
+        end_unit = most(end_unit, b->region_bytes[MAL_R_GATHER]);
+    }
+  }
+  int64_t ahead = p->plan->profile->prefetch + 1;
+  f.bytes[MAL_R_GATHER] = (ahead < units ? ahead : units) * layer_unit + end_unit;
+  f.bytes[MAL_R_STASH] = mal_schedule_peak(l, p->micro_batches, index, held);
+  if (l->pp > 1) f.bytes[MAL_R_IO] += 2 * p->boundary_bytes; /* one message coming, one going, beside those in use */
+  return f;
+}
+
+static phase end_phase(const mal_block *b, mal_stage *stage) {
+  phase f = {0};
+  add_persistent(b, 1, stage);
+  widen(&f, b);
+  return f;
+}
+
+static int64_t phase_bytes(const phase *f) {
+  int64_t sum = 0;
+  for (int r = 0; r < MAL_REGIONS; r++) sum += f->bytes[r];
+  return sum;
+}
+
+/* --- causes ------------------------------------------------------------------------------------------------------------------ */
+
+/* Communicators that a rank holds: one per group of more than one rank, and one for all. */
+static int64_t communicators(const mal_plan *plan) {
+  const mal_layout *l = &plan->layout;
+  bool experts = false;
+  for (int i = 0; i < plan->model.n_kinds; i++) experts = experts || plan->model.kinds[i].mlp == MAL_MLP_MOE;
+  int64_t n = (mal_layout_world(l) > 1) + (l->tp > 1) + (l->cp > 1) + (l->cp * l->dp > 1) + (l->pp > 1);
+  if (experts) n += (l->ep > 1) + (l->etp > 1 && l->etp != l->tp) + (l->ep > 1 && mal_layout_edp(l) > 1);
+  if (l->zero == 3 && l->hybrid > 0 && l->hybrid < l->cp * l->dp) n++;
+  return n;
+}
+
+static void by_cause(const mal_program *p, mal_stage *stage, const phase *f) {
+  const mal_profile *profile = p->plan->profile;
+  int64_t *m = stage->memory_bytes, *r = stage->region_bytes;
+  int64_t work = r[MAL_R_WORK] + r[MAL_R_KERNEL] + r[MAL_R_IO], logits = f->logits < work ? f->logits : work;
+  m[MAL_MEM_WEIGHTS] = r[MAL_R_PARAM];
+  m[MAL_MEM_GRADIENTS] = r[MAL_R_GRAD];
+  m[MAL_MEM_MASTER] = r[MAL_R_MASTER];
+  m[MAL_MEM_OPTIMIZER] = r[MAL_R_OPT];
+  m[MAL_MEM_STASH] = r[MAL_R_STASH];
+  m[MAL_MEM_LOGITS] = logits;
+  m[MAL_MEM_GATHERED] = r[MAL_R_GATHER];
+  m[MAL_MEM_BUCKETS] = r[MAL_R_BUCKET];
+  m[MAL_MEM_WORKSPACE] = work - logits;
+  m[MAL_MEM_COMMUNICATORS] = communicators(p->plan) * profile->communicator_bytes;
+  m[MAL_MEM_CONTEXT] = profile->context_bytes;
+  m[MAL_MEM_SLACK] = (int64_t)(profile->slack * (double)phase_bytes(f));
+  stage->total_bytes = 0;
+  for (int i = 0; i < MAL_MEM_CAUSES; i++) stage->total_bytes += m[i];
+}
+
+void mal_program_memory(mal_program *p) {
+  for (int64_t i = 0; i < p->plan->layout.pp; i++) {
+    mal_stage *stage = &p->stages[i];
+    phase phases[3] = {passes(p, i, stage), end_phase(&p->blocks[stage->sync], stage),
+                       end_phase(&p->blocks[stage->optimizer], stage)};
+    const phase *worst = &phases[0];
+    for (int k = 1; k < 3; k++)
+      if (phase_bytes(&phases[k]) > phase_bytes(worst)) worst = &phases[k];
+    for (int r = 0; r < MAL_REGIONS; r++) stage->region_bytes[r] += worst->bytes[r];
+    by_cause(p, stage, worst);
+    if (stage->total_bytes > p->stages[p->worst_stage].total_bytes) p->worst_stage = (int)i;
+  }
+}
