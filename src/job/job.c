@@ -53,23 +53,23 @@ void mal_job_default(mal_job *j) {
   };
 }
 
-/* Every option as optional text, so that job.yaml and the command line are read by the same parsers. */
-static const cyaml_schema_field_t *job_schema(mal_arena *a) {
+/* Every option as optional text under its name, and under the name with '_' for '-': so job.yaml and the command line
+ * are read by the same parsers. option[i] is the option of field i. */
+static const cyaml_schema_field_t *job_schema(mal_arena *a, int option[2 * OPTIONS], int *count) {
   cyaml_schema_field_t *fields = MAL_ARRAY(a, cyaml_schema_field_t, 2 * OPTIONS + 1);
+  *count = 0;
   for (int i = 0; i < 2 * OPTIONS; i++) {
-    char *key = mal_copy(a, mal_job_options[i % OPTIONS].name);
-    bool has_dash = false;
-    for (char *c = key; *c; c++)
-      if (*c == '-') {
-        has_dash = true;
-        *c = i < OPTIONS ? '-' : '_';
-      }
-    fields[i].key = i < OPTIONS || has_dash ? key : mal_print(a, "%s ", key); /* a key that no file has */
-    fields[i].data_offset = (uint32_t)((size_t)i * sizeof(char *));
-    fields[i].value = (cyaml_schema_value_t){.type = CYAML_STRING,
-                                             .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
-                                             .data_size = 1,
-                                             .string = {0, VALUE_MAX}};
+    char *key = mal_copy(a, mal_job_options[i / 2].name);
+    if (i % 2 && !strchr(key, '-')) continue;
+    for (char *c = key; i % 2 && *c; c++)
+      if (*c == '-') *c = '_';
+    option[*count] = i / 2;
+    fields[*count].key = key;
+    fields[*count].data_offset = (uint32_t)((size_t)*count * sizeof(char *));
+    fields[(*count)++].value = (cyaml_schema_value_t){.type = CYAML_STRING,
+                                                      .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+                                                      .data_size = 1,
+                                                      .string = {0, VALUE_MAX}};
   }
   return fields;
 }
@@ -84,18 +84,20 @@ static mal_status check(const char *path, const mal_job *j, mal_error *e) {
 }
 
 mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_job *j, mal_error *e) {
+  int option[2 * OPTIONS], count;
+  const cyaml_schema_field_t *fields = job_schema(a, option, &count);
   const cyaml_schema_value_t schema = {.type = CYAML_MAPPING,
                                        .flags = CYAML_FLAG_POINTER,
-                                       .data_size = 2 * OPTIONS * sizeof(char *),
-                                       .mapping.fields = job_schema(a)};
-  void *data = NULL;
+                                       .data_size = (uint32_t)((size_t)count * sizeof(char *)),
+                                       .mapping.fields = fields};
+  void *data;
   mal_status s = mal_yaml_parse(path, text, length, &schema, &data, e);
   if (s != MAL_OK) return s;
   char **values = data;
-  for (int i = 0; values && i < 2 * OPTIONS && s == MAL_OK; i++)
+  for (int i = 0; i < count && s == MAL_OK; i++)
     if (values[i])
-      s = mal_option_set(mal_job_options, OPTIONS, mal_job_options[i % OPTIONS].name, mal_copy(a, values[i]), j, e);
-  if (data) mal_yaml_free(&schema, data);
+      s = mal_option_set(mal_job_options, OPTIONS, mal_job_options[option[i]].name, mal_copy(a, values[i]), j, e);
+  mal_yaml_free(&schema, data);
   return s == MAL_OK ? check(path, j, e) : mal_fail_in(e, "%s", path);
 }
 
