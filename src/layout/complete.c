@@ -194,7 +194,7 @@ static mal_status check_sequence(const check *c) {
         _("seq=%lld is not a multiple of 2 × cp = %lld, which a balanced causal split needs; the nearest that "
           "are: %lld and %lld."),
         (ll)seq, (ll)(2 * l->cp), (ll)(seq / (2 * l->cp) * 2 * l->cp), (ll)((seq / (2 * l->cp) + 1) * 2 * l->cp));
-  if (l->sequence_parallel == MAL_AUTO) l->sequence_parallel = c->p->seq_par_default;
+  if (l->sequence_parallel == MAL_AUTO) l->sequence_parallel = c->p->seq_par_default && seq / l->cp % l->tp == 0;
   if (l->tp == 1) l->sequence_parallel = MAL_OFF;
   if (l->sequence_parallel == MAL_ON && seq / l->cp % l->tp)
     return mal_fail(c->e, MAL_BAD,
