@@ -2,6 +2,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "plan/plan.h"
+#include "schema.h"
 #include "test.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -88,6 +89,12 @@ static void round_trips(void **state) {
     assert_ok(mal_plan_show(&r->arena, path, &p, &first, &e), e);
     assert_ok(mal_plan_show(&r->arena, path, &q, &second, &e), e);
     assert_string_equal(first, second);
+    mal_json schema, plan;
+    assert_ok(mal_json_read(&r->arena, MALHA_SOURCE "/docs/schema/plan-file.json", &schema, &e), e);
+    assert_ok(mal_json_parse(&r->arena, path, first, strlen(first), &plan, &e), e);
+    assert_true(schema_accepts(schema.root, schema.root, plan.root, path));
+    mal_json_free(&schema);
+    mal_json_free(&plan);
   }
 }
 

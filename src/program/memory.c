@@ -11,7 +11,8 @@
 
 typedef struct phase {
   int64_t bytes[MAL_REGIONS]; /* none of the persistent ones */
-  int64_t logits;
+  int64_t logits;             /* of WORK */
+  int64_t logits_stash;       /* of STASH */
 } phase;
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -68,6 +69,20 @@ static int64_t io_bytes(const mal_block *b) {
   return end;
 }
 
+/* Logits that stay from forward to backward, of one micro-batch. */
+static int64_t kept_logits(const mal_block *b) {
+  int64_t bytes = 0;
+  for (int i = 0; i < b->n_buffers; i++) {
+    const mal_buffer *f = &b->buffers[i];
+    bool counted = f->region != MAL_R_STASH || f->cause != MAL_MEM_LOGITS;
+    for (int k = 0; k < i && !counted; k++) /* pieces of one buffer name the same bytes */
+      counted = b->buffers[k].region == MAL_R_STASH && b->buffers[k].cause == MAL_MEM_LOGITS &&
+                b->buffers[k].offset_bytes == f->offset_bytes;
+    if (!counted) bytes += f->bytes;
+  }
+  return bytes;
+}
+
 /* One block more runs in this phase: never two at once. */
 static void widen(phase *f, const mal_block *b) {
   int64_t work = 0;
@@ -75,7 +90,7 @@ static void widen(phase *f, const mal_block *b) {
   if (work + b->kernel_bytes >= f->bytes[MAL_R_WORK] + f->bytes[MAL_R_KERNEL]) {
     f->bytes[MAL_R_WORK] = work;
     f->bytes[MAL_R_KERNEL] = b->kernel_bytes;
-    f->logits = b->logits_bytes;
+    f->logits = b->logits_bytes - kept_logits(b);
   }
   f->bytes[MAL_R_BUCKET] = most(f->bytes[MAL_R_BUCKET], b->region_bytes[MAL_R_BUCKET]);
   f->bytes[MAL_R_IO] = most(f->bytes[MAL_R_IO], io_bytes(b));
@@ -94,6 +109,7 @@ static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
       bool layer = b->block_class == MAL_B_LAYER || b->block_class == MAL_B_MTP;
       add_persistent(b, run->count, stage);
       widen(&f, b);
+      f.logits_stash += run->count * stage->chunks[c].slots * kept_logits(b);
       if (layer)
         layer_unit = most(layer_unit, b->region_bytes[MAL_R_GATHER]), units += run->count;
       else
@@ -137,12 +153,14 @@ static void by_cause(const mal_program *p, mal_stage *stage, const phase *f) {
   const mal_profile *profile = p->plan->profile;
   int64_t *m = stage->memory_bytes, *r = stage->region_bytes;
   int64_t work = r[MAL_R_WORK] + r[MAL_R_KERNEL] + r[MAL_R_IO], logits = f->logits < work ? f->logits : work;
+  int64_t kept = f->logits_stash < r[MAL_R_STASH] ? f->logits_stash : r[MAL_R_STASH];
+  if (logits < 0) logits = 0;
   m[MAL_MEM_WEIGHTS] = r[MAL_R_PARAM];
   m[MAL_MEM_GRADIENTS] = r[MAL_R_GRAD];
   m[MAL_MEM_MASTER] = r[MAL_R_MASTER];
   m[MAL_MEM_OPTIMIZER] = r[MAL_R_OPT];
-  m[MAL_MEM_STASH] = r[MAL_R_STASH];
-  m[MAL_MEM_LOGITS] = logits;
+  m[MAL_MEM_STASH] = r[MAL_R_STASH] - kept;
+  m[MAL_MEM_LOGITS] = logits + kept;
   m[MAL_MEM_GATHERED] = r[MAL_R_GATHER];
   m[MAL_MEM_BUCKETS] = r[MAL_R_BUCKET];
   m[MAL_MEM_WORKSPACE] = work - logits;

@@ -39,24 +39,48 @@ typedef struct line {
   page *p;
   int indent;
   size_t width;
+  bool fresh; /* nothing but blanks yet */
 } line;
 
 static line begin(page *p, int at, int indent) {
   put(p, "%*s", at, "");
-  return (line){p, indent, (size_t)at};
+  return (line){p, indent, (size_t)at, true};
 }
 
 static void word(line *l, const char *text) {
   size_t width = mal_utf8_width(text);
-  if (l->width + 1 + width > COLUMNS && l->width > (size_t)l->indent) {
+  if (!l->fresh && l->width + 1 + width > COLUMNS) {
     put(l->p, "\n%*s", l->indent, "");
     l->width = (size_t)l->indent;
-  } else if (l->width > (size_t)l->indent) {
+  } else if (!l->fresh) {
     put(l->p, " ");
     l->width++;
   }
   put(l->p, "%s", text);
   l->width += width;
+  l->fresh = false;
+}
+
+/* A label that fills the line's indent, so that what follows stands in one column with what is wrapped. */
+static line labelled(page *p, const char *label, int indent) {
+  put(p, "  %-*s", indent - 2, label);
+  return (line){p, indent, (size_t)indent, true};
+}
+
+/* "weights 4.2 GiB", kept on one line. */
+static void amount(line *l, const char *name, double bytes, bool last) {
+  char text[128];
+  snprintf(text, sizeof text, "%s %s%s", name, mal_show_bytes(bytes), last ? "" : ",");
+  word(l, text);
+}
+
+static void amounts(page *p, const char *label, const char *const *names, const int64_t *bytes, int n) {
+  line l = labelled(p, label, 12);
+  int last = n - 1;
+  while (last > 0 && !bytes[last]) last--;
+  for (int i = 0; i <= last; i++)
+    if (bytes[i]) amount(&l, names[i], (double)bytes[i], i == last);
+  put(p, "\n");
 }
 
 static void words(line *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -164,8 +188,7 @@ static void put_schedule(page *p, const mal_program *program, int64_t stage) {
   mal_error e;
   mal_step *steps;
   int64_t count, n = 0;
-  line l = begin(p, 2, 12);
-  word(&l, "schedule: ");
+  line l = labelled(p, "schedule:", 12);
   if (mal_schedule_stage(p->arena, &program->plan->layout, program->micro_batches, stage, &steps, &count, &e)) return;
   for (int64_t i = 0; i < count; i++)
     if (steps[i].op <= MAL_S_BW || steps[i].op >= MAL_S_SYNC) steps[n++] = steps[i];
@@ -185,8 +208,10 @@ static void put_schedule(page *p, const mal_program *program, int64_t stage) {
 
 static void put_chunk(page *p, const mal_chunk *c, int index) {
   line l = begin(p, 2, 12);
-  words(&l, "chunk %d: part %d, %lld micro-batches, %lld slots of %s; blocks", index, c->part,
-        (long long)c->micro_batches, (long long)c->slots, mal_show_bytes((double)c->stash_bytes));
+  words(&l, "chunk %d: part %d, %lld micro-batches, %lld in flight", index, c->part, (long long)c->micro_batches,
+        (long long)c->slots);
+  amount(&l, "of", (double)c->stash_bytes, false);
+  word(&l, "blocks");
   for (int i = 0; i < c->n_runs; i++) words(&l, "%d×%lld", c->runs[i].block, (long long)c->runs[i].count);
   put(p, "\n");
 }
@@ -197,16 +222,8 @@ static void put_stage(page *p, const mal_program *program, int64_t index) {
       index == program->worst_stage ? ", the most" : "");
   for (int c = 0; c < s->n_chunks; c++) put_chunk(p, &s->chunks[c], c);
   put(p, "  end: sync block %d, optimizer block %d\n", s->sync, s->optimizer);
-  line l = begin(p, 2, 12);
-  word(&l, "regions:  ");
-  for (int r = 0; r < MAL_REGIONS; r++)
-    if (s->region_bytes[r]) words(&l, "%s %s", mal_region_name[r], mal_show_bytes((double)s->region_bytes[r]));
-  put(p, "\n");
-  l = begin(p, 2, 12);
-  word(&l, "memory:   ");
-  for (int m = 0; m < MAL_MEM_CAUSES; m++)
-    if (s->memory_bytes[m]) words(&l, "%s %s", mal_memory_name[m], mal_show_bytes((double)s->memory_bytes[m]));
-  put(p, "\n");
+  amounts(p, "regions:", mal_region_name, s->region_bytes, MAL_REGIONS);
+  amounts(p, "memory:", mal_memory_name, s->memory_bytes, MAL_MEM_CAUSES);
   if (s->host_bytes || s->nvme_bytes)
     put(p, "  offload:  host %s, NVMe %s\n", mal_show_bytes((double)s->host_bytes),
         mal_show_bytes((double)s->nvme_bytes));
@@ -217,8 +234,10 @@ static void put_stage(page *p, const mal_program *program, int64_t index) {
 static void put_head(page *p, const mal_program *program) {
   const mal_plan *plan = program->plan;
   line l = begin(p, 0, 2);
-  words(&l, "%s on %s, profile %s: %s", plan->model.name, plan->machine.name, plan->profile->name,
-        mal_layout_show(p->arena, &plan->layout));
+  words(&l, "%s on %s, profile %s:", plan->model.name, plan->machine.name, plan->profile->name);
+  for (char *save = NULL, *w = strtok_r(mal_layout_show(p->arena, &plan->layout), ",", &save); w;
+       w = strtok_r(NULL, ",", &save))
+    word(&l, w);
   put(p, "\n");
   put(p, "%lld micro-batches; %s model FLOPs and %s executed in a step of all ranks\n",
       (long long)program->micro_batches, mal_show_count(program->model_flops), mal_show_count(program->hardware_flops));
@@ -226,7 +245,7 @@ static void put_head(page *p, const mal_program *program) {
   words(&l, "a rank of the busiest stage sends in a step:");
   for (int i = 0; i <= MAL_AXES; i++)
     if (program->bytes_sent[i] > 0)
-      words(&l, "%s %s", i < MAL_AXES ? mal_axis_name[i] : "stages", mal_show_bytes(program->bytes_sent[i]));
+      amount(&l, i < MAL_AXES ? mal_axis_name[i] : "stages", program->bytes_sent[i], true);
   put(p, "\n\n");
 }
 
