@@ -6,19 +6,22 @@
 #include "program/block.h"
 
 typedef struct mal_block_request {
-  const mal_plan *plan;  /* complete */
+  const mal_plan *plan; /* complete */
   mal_block_class block_class;
-  int kind;              /* LAYER, MTP: layer kind */
-  int recompute;         /* LAYER: mal_recompute */
-  bool split;            /* lists B and W; else BW */
-  bool tied_here;        /* HEAD of a model with tied embeddings: the table lies in this stage */
-  bool no_input_grad;    /* LAYER: nothing below is trained (the first layer with LoRA) */
+  int kind;           /* LAYER, MTP: layer kind */
+  int recompute;      /* LAYER: mal_recompute */
+  bool split;         /* lists B and W; else BW */
+  bool tied_here;     /* HEAD of a model with tied embeddings: the table lies in this stage */
+  bool no_input_grad; /* LAYER: nothing below is trained (the first layer with LoRA) */
   /* SYNC, OPTIMIZER: sums over the blocks of the stage, each times its count, of the fields of the same name */
   int64_t dense_elements, expert_elements, replicated_elements, vector_elements, tied_elements;
 } mal_block_request;
 
 /* out's arrays are the arena's. Errors: what cannot be lowered is said by name (MAL_BAD). */
 mal_status mal_block_lower(mal_arena *a, const mal_block_request *r, mal_block *out, mal_error *e);
+
+/* The group of an instruction: mal_layout_group, or ZeRO's shard or replica group. */
+mal_group mal_instruction_group(const mal_plan *plan, unsigned axes);
 
 /* Bytes of optimizer state for `elements` trained parameters, of which `vectors` are no matrices of a layer. */
 int64_t mal_optimizer_state_bytes(int optimizer, int64_t elements, int64_t vectors);

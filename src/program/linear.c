@@ -1,0 +1,166 @@
+/* Products with weights: cut over tensor-parallel ranks, in 16 or fewer bits, with LoRA matrices beside.
+ *
+ * Column and row parallel: Shoeybi et al., arXiv:1909.08053, section 3. Sequence parallel: Korthikanti et al.,
+ * arXiv:2205.05198, section 4.2.2; the gathered input is not kept but gathered again in backward, as there. */
+#include "program/builder.h"
+#include <string.h>
+
+mal_ref mal_low(mal_builder *b, mal_ref x) {
+  if (!b->low || mal_at(b, x)->dtype == b->gemm) return x;
+  mal_ref root = mal_root(b, x);
+  if (!b->side[root].low) {
+    mal_ref y = mal_buffer_new(b, mal_at(b, x)->name, b->gemm, mal_elements(b, x));
+    b->side[root].low = y;
+    mal_forward(b, (mal_emit){.op = MAL_OP_CAST, .dtype = b->gemm, .in = {x}, .out = {y}, .v = {mal_elements(b, y)}});
+  }
+  return b->side[root].low;
+}
+
+mal_ref mal_enter_column(mal_builder *b, mal_ref x, bool low) {
+  if (b->tp == 1) return x;
+  if (!b->sp) {
+    mal_ref y = mal_buffer_alias(b, x);
+    mal_forward(b, (mal_emit){.op = MAL_OP_COLLECTIVE,
+                              .axes = MAL_AXIS_BIT(MAL_AXIS_TP),
+                              .rule = MAL_RULE_IDENTITY,
+                              .silent = true,
+                              .in = {x},
+                              .out = {y}});
+    return y;
+  }
+  if (low) x = mal_low(b, x);
+  mal_buffer f = *mal_at(b, x);
+  mal_ref y = mal_buffer_new(b, f.name, (mal_dtype)f.dtype, mal_elements(b, x) * b->tp);
+  mal_forward(b, (mal_emit){.op = MAL_OP_COLLECTIVE,
+                            .variant = MAL_ALL_GATHER,
+                            .axes = MAL_AXIS_BIT(MAL_AXIS_TP),
+                            .dtype = f.dtype,
+                            .in = {x},
+                            .out = {y},
+                            .v = {mal_at(b, y)->bytes},
+                            .remake = true});
+  return y;
+}
+
+mal_ref mal_leave_row(mal_builder *b, mal_ref x) {
+  if (b->tp == 1) return x;
+  mal_buffer f = *mal_at(b, x);
+  mal_emit i = {.op = MAL_OP_COLLECTIVE,
+                .variant = MAL_ALL_REDUCE,
+                .axes = MAL_AXIS_BIT(MAL_AXIS_TP),
+                .dtype = f.dtype,
+                .in = {x},
+                .out = {x},
+                .v = {f.bytes}};
+  if (b->sp) {
+    i.variant = MAL_REDUCE_SCATTER;
+    i.out[0] = mal_buffer_new(b, f.name, (mal_dtype)f.dtype, mal_elements(b, x) / b->tp);
+  }
+  mal_forward(b, i);
+  return i.out[0];
+}
+
+/* The weight as the product reads it: stored, or its copies in the low type (rows and columns first: backward reads the
+ * transposed one), or cast right before use where the stored form is another (gathered each time, or 4 bits). */
+static mal_ref operand(mal_builder *b, const mal_taken *w, bool high) {
+  const mal_buffer f = *mal_at(b, w->weight);
+  bool low = b->low && !high, four_bit = f.dtype == MAL_F4;
+  if (!low && !four_bit) return w->weight;
+  mal_dtype type = low ? b->gemm : b->store;
+  mal_ref y;
+  if (f.region == MAL_R_PARAM && !four_bit) {
+    y = mal_buffer_in(b, f.name, type, w->elements, MAL_R_PARAM);
+    mal_ref t = mal_buffer_in(b, f.name, type, w->elements, MAL_R_PARAM);
+    bool expert = b->params[w->first].expert;
+    mal_at(b, y)->param = mal_at(b, t)->param = w->first;
+    mal_at(b, y)->offset_bytes = b->param_bytes[expert];
+    mal_at(b, t)->offset_bytes = b->param_bytes[expert] + mal_at(b, y)->bytes;
+    b->param_bytes[expert] += 2 * mal_at(b, y)->bytes;
+    b->side[y].again = t;
+  } else {
+    y = mal_buffer_new(b, f.name, type, w->elements);
+    mal_forward(b, (mal_emit){.op = MAL_OP_CAST,
+                              .dtype = type,
+                              .in = {w->weight},
+                              .out = {y},
+                              .v = {w->elements},
+                              .rule = MAL_RULE_NONE,
+                              .remake = true});
+    b->side[y].needs = false;
+  }
+  b->side[y].weight = w->weight;
+  return y;
+}
+
+/* y[rows, Σ pieces] = x · wᵀ (+ bias). */
+static void product(mal_builder *b, mal_linear *l, const mal_taken *w, mal_ref bias, int from, int to) {
+  bool low = b->low && !l->high;
+  mal_ref x = low ? mal_low(b, l->x) : l->x;
+  int64_t columns = 0, batch = l->batch ? l->batch : 1;
+  mal_emit i = {.op = MAL_OP_MATMUL,
+                .dtype = low ? b->gemm : b->store,
+                .in = {x, operand(b, w, l->high), bias},
+                .flags = (uint16_t)(MAL_INS_TRANSPOSE_B | (l->batch ? MAL_INS_GROUPED : 0))};
+  for (int p = from; p < to; p++) {
+    l->out[p] = i.out[p - from] = mal_buffer_new(b, l->piece_name[p], l->out_dtype, l->rows * batch * l->piece[p]);
+    columns += l->piece[p];
+  }
+  i.v[0] = l->rows, i.v[1] = columns, i.v[2] = l->width, i.v[3] = batch;
+  mal_forward(b, i);
+  for (int p = from; p < to && b->side[w->weight].needs; p++) b->side[l->out[p]].needs = true;
+}
+
+/* Hu et al., arXiv:2106.09685: y += B·(A·x). Of a column-parallel weight B is cut, of a row-parallel one A; the sums of
+ * partial gradients of the other, and of x, are those that tensor parallelism makes anyway. */
+static void adapters(mal_builder *b, mal_linear *l, int from, int to) {
+  int64_t rank = b->plan->job.lora_rank, batch = l->batch ? l->batch : 1, columns = 0;
+  bool expert = l->batch > 0;
+  uint16_t flags = (uint16_t)(MAL_INS_TRANSPOSE_B | (l->batch ? MAL_INS_GROUPED : 0));
+  for (int p = from; p < to; p++) columns += l->piece[p];
+  mal_ref down = mal_add_param(b, "lora.a", batch * rank * l->width, expert, l->cut != MAL_CUT_ROW && !expert);
+  mal_ref up = mal_add_param(b, "lora.b", batch * rank * columns, expert, l->cut != MAL_CUT_COLUMN && !expert);
+  mal_ref inner = mal_buffer_new(b, "lora", b->store, l->rows * batch * rank);
+  mal_forward(b, (mal_emit){.op = MAL_OP_MATMUL,
+                            .dtype = b->store,
+                            .in = {l->x, down},
+                            .out = {inner},
+                            .flags = flags,
+                            .v = {l->rows, rank, l->width, batch}});
+  mal_emit second = {
+      .op = MAL_OP_MATMUL, .dtype = b->store, .in = {inner, up}, .flags = flags, .v = {l->rows, columns, rank, batch}};
+  mal_emit sum = {.op = MAL_OP_ADD, .dtype = b->store, .v = {l->rows * batch * columns}};
+  for (int p = from, k = 0; p < to; p++, k++) {
+    sum.in[k] = l->out[p];
+    sum.in[k + 3] = second.out[k] = mal_buffer_new(b, "lora.y", l->out_dtype, l->rows * batch * l->piece[p]);
+    l->out[p] = sum.out[k] = mal_buffer_new(b, l->piece_name[p], l->out_dtype, l->rows * batch * l->piece[p]);
+  }
+  mal_forward(b, second);
+  mal_forward(b, sum);
+}
+
+static bool is_adapted(const mal_builder *b, const mal_linear *l) {
+  if (!b->lora || !l->adapt) return false;
+  bool attention_only = strcmp(b->plan->job.lora_targets, "attention") == 0;
+  return !attention_only || l->role <= MAL_W_OUT;
+}
+
+void mal_linear_emit(mal_builder *b, mal_linear *l) {
+  if (!l->out_dtype) l->out_dtype = b->store;
+  int tensors = 0;
+  for (int i = 0; i < b->n_weights; i++)
+    tensors += !b->taken[i] && b->weights[i].role == l->role && b->weights[i].rank > 1;
+  bool joined = b->profile->fused_qkv || tensors != l->pieces;
+  bool bias_later = l->keep_bias && (b->tp > 1 || b->profile->fused_bias_dropout_add);
+  for (int p = 0; p < l->pieces; p = joined ? l->pieces : p + 1) {
+    int to = joined ? l->pieces : p + 1;
+    mal_taken w = mal_take(b, l->role, true, joined ? tensors : 1, l->name);
+    mal_taken bias = mal_take(b, l->role, false, joined ? l->pieces : 1, "bias");
+    if (!w.count) { /* the model's own list does not have it: a fault of ours */
+      b->status = mal_fail(b->e, MAL_FAULT, "the model lists no weight for %s", l->name);
+      return;
+    }
+    if (bias_later) l->bias = bias.weight;
+    product(b, l, &w, bias_later ? 0 : bias.weight, p, to);
+    if (is_adapted(b, l)) adapters(b, l, p, to);
+  }
+}
