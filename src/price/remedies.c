@@ -109,6 +109,17 @@ static bool goes_back(const mal_plan *from, const mal_plan *to) {
          to->layout.micro_batch > from->layout.micro_batch || to->job.train < from->job.train;
 }
 
+/* Another change led to the same plan. */
+static bool known(const shop *s, const mal_plan *p) {
+  for (int i = 0; i < s->count; i++) {
+    const mal_plan *q = &s->found[i].plan;
+    if (memcmp(&q->layout, &p->layout, sizeof q->layout) == 0 && memcmp(&q->job, &p->job, sizeof q->job) == 0 &&
+        q->machine.nodes == p->machine.nodes)
+      return true;
+  }
+  return false;
+}
+
 /* Completes, lowers and prices p; keeps it when it fits. */
 static bool consider(shop *s, mal_plan *p, const char *change, const char *words, disturbance d) {
   mal_program program;
@@ -118,7 +129,7 @@ static bool consider(shop *s, mal_plan *p, const char *change, const char *words
   if (mal_layout_complete(s->a, &p->model, &p->machine, p->profile, &p->job, &p->layout, &p->arithmetic, &e) != MAL_OK)
     return false;
   if (mal_lower(s->a, p, &program, &e) != MAL_OK || mal_price(s->a, &program, &estimate, &e) != MAL_OK) return false;
-  if (!estimate.fits) return false;
+  if (!estimate.fits || known(s, p)) return false;
   s->disturbs[s->count] = (int)d;
   s->found[s->count++] = (mal_remedy){mal_copy(s->a, change), mal_copy(s->a, words), *p, estimate};
   s->gentle += d < D_METHOD;
@@ -179,20 +190,20 @@ static const char *spec_of(shop *s, int64_t nodes, mal_machine *m) {
 }
 
 static void more_nodes(shop *s) {
+  static const char *const also[] = {"", " --zero 3", " --zero 3 --recompute full --micro-batch 1"};
   int64_t now = s->plan->machine.nodes;
   for (int64_t times = 2; times <= NODES_MOST; times *= 2) {
     mal_machine m;
     const char *spec = spec_of(s, now * times, &m);
     if (!spec) return;
-    for (int zero = s->plan->layout.zero; zero <= 3;
-         zero += 3 - zero > 0 ? 3 - zero : 1) { /* as it is, then fully sharded */
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
       mal_plan *p = loosened(s);
       p->machine.nodes = now * times; /* GPU, node and fabric stay the plan's own: they may be calibrated */
       p->machine.name = p->machine_spec = spec;
-      p->layout.zero = zero;
-      const char *change = zero == s->plan->layout.zero ? mal_print(s->a, "--machine %s", spec)
-                                                        : mal_print(s->a, "--machine %s --zero 3", spec);
-      if (consider(s, p, change, mal_print(s->a, _("%lld nodes"), (long long)(now * times)), D_MONEY)) return;
+      if (*also[i] && (!apply(s->a, also[i], p) || goes_back(s->plan, p))) continue;
+      const char *words =
+          mal_print(s->a, *also[i] ? _("%lld nodes, and%s") : _("%lld nodes%s"), (long long)(now * times), also[i]);
+      if (consider(s, p, mal_print(s->a, "--machine %s%s", spec, also[i]), words, D_MONEY)) return;
     }
   }
 }
