@@ -239,8 +239,10 @@ static void put_head(page *p, const mal_program *program) {
        w = strtok_r(NULL, ",", &save))
     word(&l, w);
   put(p, "\n");
-  put(p, "%lld micro-batches; %s model FLOPs and %s executed in a step of all ranks\n",
-      (long long)program->micro_batches, mal_show_count(program->model_flops), mal_show_count(program->hardware_flops));
+  l = begin(p, 0, 2);
+  words(&l, "%lld micro-batches; a step of all ranks: %.4g model FLOPs, %.4g executed",
+        (long long)program->micro_batches, program->model_flops, program->hardware_flops);
+  put(p, "\n");
   l = begin(p, 0, 2);
   words(&l, "a rank of the busiest stage sends in a step:");
   for (int i = 0; i <= MAL_AXES; i++)
