@@ -2,13 +2,14 @@
 # Help: every verb has it, nothing is wider than 80 columns, the man pages are those of the tables.
 set -u
 : "${MALHA:?path of the command}"
+command -v python3 >/dev/null || exit 77
 here=$(cd "$(dirname "$0")/.." && pwd)
 failed=0
 fail() {
   echo "FAIL: $*" >&2
   failed=$((failed + 1))
 }
-narrow() { awk '{ if (length($0) > 80) { print; bad = 1 } } END { exit bad }'; }
+narrow() { python3 -c 'import sys; sys.exit(any(len(l.rstrip("\n")) > 80 for l in sys.stdin))'; }
 
 "$MALHA" >/dev/null || fail "malha alone"
 "$MALHA" | narrow >&2 || fail "malha alone is wider than 80 columns"

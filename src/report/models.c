@@ -107,10 +107,15 @@ static size_t common_prefix(const mal_weight *w, int n) {
   return same;
 }
 
-static void weight_rows(mal_table *t, const mal_weight *w, int n, size_t prefix, int64_t layers) {
+static void weight_rows(mal_table *t, const mal_weight *w, int n, int64_t layers) {
   static const char *const splits[] = {"", N_("rows"), N_("columns"), N_("vocab")};
+  size_t prefix = common_prefix(w, n);
+  if (prefix || layers > 1)
+    mal_table_row(t, MAL_DIM, mal_print(t->arena, "%.*s", (int)prefix, w[0].name),
+                  layers > 1 ? mal_print(t->arena, _("× %lld layers"), (long long)layers) : "", "", "");
   for (int i = 0; i < n; i++)
-    mal_table_row(t, MAL_PLAIN, w[i].name + prefix, shape_of(t->arena, &w[i]), w[i].split ? _(splits[w[i].split]) : "",
+    mal_table_row(t, MAL_PLAIN, mal_print(t->arena, "%s%s", prefix ? "  " : "", w[i].name + prefix),
+                  shape_of(t->arena, &w[i]), w[i].split ? _(splits[w[i].split]) : "",
                   mal_show_count((double)(mal_weight_elements(&w[i]) * layers)));
 }
 
@@ -124,15 +129,8 @@ void mal_report_model(mal_page *p, const mal_model *m) {
   mal_page_styled(p, MAL_BOLD, "%s", _("\nWeights\n"));
   mal_table_init(&t, p->arena, 2, "lllr");
   mal_table_row(&t, MAL_DIM, _("name"), _("shape"), _("tp cuts"), _("parameters"));
-  weight_rows(&t, m->weights, m->n_weights, 0, 1);
-  for (int i = 0; i < m->n_kinds; i++) {
-    const mal_layer_kind *k = &m->kinds[i];
-    size_t prefix = common_prefix(k->weights, k->n_weights);
-    int64_t layers = layers_of(m, i);
-    mal_table_row(&t, MAL_DIM, mal_print(p->arena, "%.*s", (int)prefix, k->weights[0].name),
-                  mal_print(p->arena, _("× %lld layers"), (long long)layers), "", "");
-    weight_rows(&t, k->weights, k->n_weights, prefix, layers);
-  }
+  weight_rows(&t, m->weights, m->n_weights, 1);
+  for (int i = 0; i < m->n_kinds; i++) weight_rows(&t, m->kinds[i].weights, m->kinds[i].n_weights, layers_of(m, i));
   mal_table_put(&t, p);
   mal_page_styled(p, MAL_DIM, "%s", _("{l} is the layer, {e} the expert.\n"));
 }
