@@ -95,12 +95,16 @@ static int64_t guess_layers(const mal_trial *t, int64_t vocab, int64_t ffn, int6
   return n > 1 ? (int64_t)(n + 0.5) : 1;
 }
 
-/* Which of tied and untied embeddings is nearer the printed parameter count; without one: gated models untie. */
+/* Gated models untie embedding and head, the others share them, unless the printed parameter count says otherwise beyond
+ * its rounding. */
 static bool guess_tied(const mal_trial *t, int64_t layers, int64_t vocab, int64_t ffn, int64_t heads, int64_t kv) {
-  if (!(t->params > 0)) return t->gated != 1;
-  double table = (double)vocab * (double)t->hidden;
-  double tied = (double)layers * layer_weights(t, ffn, heads, kv) + table;
-  return fabs(tied - t->params) <= fabs(tied + table - t->params);
+  bool usual = t->gated != 1;
+  if (!(t->params > 0)) return usual;
+  double table = (double)vocab * (double)t->hidden, rounding = 0.01 * t->params;
+  double tied = fabs((double)layers * layer_weights(t, ffn, heads, kv) + table - t->params);
+  double untied = fabs((double)layers * layer_weights(t, ffn, heads, kv) + 2 * table - t->params);
+  if ((usual ? tied : untied) <= rounding) return usual;
+  return tied <= untied;
 }
 
 mal_status mal_fill_model(mal_arena *a, mal_filled *f, mal_error *e) {

@@ -48,6 +48,8 @@ const mal_field mal_profile_table[] = {
     BOOL(dropout),
     BOOL(norm_fp32),
     BOOL(save_rotary_inputs),
+    BOOL(zero1_all_reduce),
+    BOOL(gate_enters_apart),
     BOOL(vocab_padded),
     CHOICE(attention, mal_attention_name),
     CHOICE(logits, logits_name),

@@ -24,6 +24,8 @@ typedef struct mal_profile {
   bool dropout;              /* hidden and attention dropout active (masks kept) */
   bool norm_fp32;            /* norms compute on and save an fp32 copy (autocast) */
   bool save_rotary_inputs;
+  bool zero1_all_reduce;     /* ZeRO-1 sums whole gradients on every rank (all-reduce) rather than its shard (reduce-scatter) */
+  bool gate_enters_apart;    /* gate and up are two column-parallel layers, each sums its own input gradient over tp */
   bool vocab_padded;         /* vocabulary padded to 128 × tp */
   int attention;             /* default mal_attention_kernel */
   int logits;                /* mal_logits */

@@ -14,7 +14,9 @@ static mal_ref mixer(mal_builder *b, mal_ref x, mal_ref *bias) {
 /* Rows of this rank in and out. */
 static mal_ref mlp(mal_builder *b, mal_ref x, mal_ref *bias) {
   if (b->kind->mlp == MAL_MLP_MOE) return mal_moe_emit(b, x);
-  return mal_leave_row(b, mal_mlp_emit(b, mal_enter_column(b, x, true), bias));
+  mal_ref entered = mal_enter_column(b, x, true);
+  bool apart = b->profile->gate_enters_apart && b->kind->gated && b->tp > 1 && !b->sp;
+  return mal_leave_row(b, mal_mlp_emit(b, entered, apart ? mal_enter_column(b, x, true) : 0, bias));
 }
 
 /* x + f(norm(x)), x + norm(f(norm(x))) with four norms, x + norm(f(x)) with norms behind. */
@@ -37,7 +39,7 @@ static mal_ref side_by_side(mal_builder *b, mal_ref x) {
   mal_ref e1 = mal_enter_column(b, n1, true), e2 = n1 == n2 ? e1 : mal_enter_column(b, n2, true);
   mal_ref a = mal_attention_emit(b, e1, &bias[0]);
   if (b->status != MAL_OK) return x;
-  mal_ref m = mal_mlp_emit(b, e2, &bias[1]);
+  mal_ref m = mal_mlp_emit(b, e2, 0, &bias[1]);
   if (b->status != MAL_OK) return x;
   mal_ref y = mal_leave_row(b, mal_sum_emit(b, a, m, 0, "branches"));
   if (bias[0] && bias[1]) {

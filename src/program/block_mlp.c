@@ -58,13 +58,14 @@ mal_ref mal_activation_emit(mal_builder *b, mal_ref gate, mal_ref up) {
   return product;
 }
 
-mal_ref mal_mlp_emit(mal_builder *b, mal_ref x, mal_ref *bias) {
+mal_ref mal_mlp_emit(mal_builder *b, mal_ref x, mal_ref x_up, mal_ref *bias) {
   const mal_layer_kind *k = b->kind;
   int64_t ffn = mal_ceil_div(k->ffn, b->tp);
   mal_linear up = {.name = "up.weight",
                    .role = MAL_W_UP,
                    .cut = MAL_CUT_COLUMN,
                    .x = x,
+                   .x_apart = k->gated ? x_up : 0,
                    .rows = b->tokens,
                    .width = b->hidden,
                    .pieces = k->gated ? 2 : 1,

@@ -105,7 +105,7 @@ static void reduce_all(mal_builder *b, const sync *s, bool expert, int64_t eleme
   if (!elements || ranks == 1 || l->zero >= 2) return;
   int64_t size = bucket_size(b, elements);
   for (int64_t at = 0; at < elements; at += size)
-    reduce_bucket(b, s, axes, l->zero == 1, ranks, from + at, size < elements - at ? size : elements - at);
+    reduce_bucket(b, s, axes, l->zero == 1 && !b->profile->zero1_all_reduce, ranks, from + at, size < elements - at ? size : elements - at);
 }
 
 void mal_sync_block(mal_builder *b) {

@@ -153,7 +153,7 @@ typedef struct mal_linear {
   const char *name;
   mal_weight_role role;
   mal_cut cut;
-  mal_ref x;
+  mal_ref x, x_apart; /* x_apart: what the second piece reads in place of x, 0: x too */
   int64_t rows, width, batch; /* width: k, here; batch: local experts */
   int pieces;
   const char *piece_name[3];
@@ -174,7 +174,7 @@ mal_ref mal_norm_emit(mal_builder *b, mal_weight_role role, mal_norm norm, mal_r
 /* From all rows (mal_enter_column) to partial sums (before mal_leave_row); *bias: still to be added, 0 none. */
 mal_ref mal_attention_emit(mal_builder *b, mal_ref x, mal_ref *bias);
 mal_ref mal_mla_emit(mal_builder *b, mal_ref rows, mal_ref *bias); /* from rows of this rank */
-mal_ref mal_mlp_emit(mal_builder *b, mal_ref x, mal_ref *bias);
+mal_ref mal_mlp_emit(mal_builder *b, mal_ref x, mal_ref x_up, mal_ref *bias); /* x_up: what up reads, 0: x as gate does */
 mal_ref mal_core_emit(mal_builder *b, mal_ref q, mal_ref k,
                       mal_ref v); /* attention core, context parallelism included */
 mal_ref mal_out_projection(mal_builder *b, mal_ref x, mal_ref *bias);

@@ -149,7 +149,7 @@ void mal_linear_emit(mal_builder *b, mal_linear *l) {
   int tensors = 0;
   for (int i = 0; i < b->n_weights; i++)
     tensors += !b->taken[i] && b->weights[i].role == l->role && b->weights[i].rank > 1;
-  bool joined = b->profile->fused_qkv || tensors != l->pieces;
+  bool joined = tensors != l->pieces || (b->profile->fused_qkv && !l->x_apart);
   bool bias_later = l->keep_bias && (b->tp > 1 || b->profile->fused_bias_dropout_add);
   for (int p = 0; p < l->pieces; p = joined ? l->pieces : p + 1) {
     int to = joined ? l->pieces : p + 1;
@@ -160,6 +160,7 @@ void mal_linear_emit(mal_builder *b, mal_linear *l) {
       return;
     }
     if (bias_later) l->bias = bias.weight;
+    if (p == 1 && l->x_apart) l->x = l->x_apart;
     product(b, l, &w, bias_later ? 0 : bias.weight, p, to);
     if (is_adapted(b, l)) adapters(b, l, p, to);
   }
