@@ -43,7 +43,7 @@ refuses 'which machine' plan llama-3-8b
 refuses '--layout' plan llama-3-8b --on 8xh100-sxm
 refuses 'needs a value' plan llama-3-8b --on
 refuses 'one argument too many' plan llama-3-8b llama-3-70b --on 8xh100-sxm
-refuses 'part of the layout' plan llama-3-8b --on 8xh100-sxm --tp 8
+refuses 'no option --tpp.*tp' plan llama-3-8b --on 8xh100-sxm --tpp 8
 refuses 'is not one of' plan llama-3-8b $LAYOUT --precision fp17
 refuses 'adamw' plan llama-3-8b $LAYOUT --optimizer adamww
 refuses 'optimizer' plan llama-3-8b $LAYOUT --offload everything

@@ -99,7 +99,7 @@ shows '^4xh100-sxm +no such split'
 # Without --layout: a line that works.
 "$MALHA" plan llama-3-8b --on 8xh100-sxm >out 2>err
 [ $? -eq 2 ] || fail "no layout is bad usage"
-line=$(sed -n 's/^ *malha //p' err)
+line=$(grep -o 'malha plan .*' err | sed 's/^malha //')
 [ -n "$line" ] || fail "no layout to start from"
 # shellcheck disable=SC2086
 expect 0 $line

@@ -61,12 +61,12 @@ mal_status mal_first_layout(mal_arena *a, const mal_inputs *in, const char *verb
   for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) consider(in, usual[i], &b, &last);
   const char *start = mal_print(a, "malha %s %s --on %s", verb, in->model, in->on);
   if (b.fitting)
-    return mal_fail(e, MAL_BAD, _("How is it split? Add --layout. One that fits, to start from:\n  %s --layout %s"),
-                    start, b.fitting);
+    return mal_fail(e, MAL_BAD, _("How is it split? Add --layout. One that fits, to start from: %s --layout %s"), start,
+                    b.fitting);
   if (b.possible)
     return mal_fail(e, MAL_BAD,
-                    _("How is it split? Add --layout. None of the usual splits fits; this one says what would:\n"
-                      "  %s --layout %s"),
+                    _("How is it split? Add --layout. None of the usual splits fits; this one says what would: "
+                      "%s --layout %s"),
                     start, b.possible);
   return mal_fail(e, MAL_BAD, _("How is it split? Add --layout, as tp=8,pp=2. The usual splits do not work here: %s"),
                   last.text);

@@ -10,7 +10,7 @@ const mal_option mal_input_options[] = {
      N_("what it runs on: 8xh100-sxm, 16x8xh100-sxm, 4xdgx-h100 or a machine file; several, side by side, with "
         "commas")},
     {"layout", 'l', MAL_OPT_TEXT, AT(layout_text), "KEYS", NULL, NULL,
-     N_("how it is split: tp=8,pp=2,micro-batch=1; the keys are below")},
+     N_("how it is split: tp=8,pp=2,micro-batch=1; the keys are below; a key alone works too, as --tp 8, and wins")},
     {"offload", 0, MAL_OPT_TEXT, AT(offload), "WHAT:WHERE", NULL, NULL,
      N_("optimizer:cpu, optimizer:nvme, params:cpu or params:nvme; several with commas")},
     {"profile", 0, MAL_OPT_TEXT, AT(profile), "NAME", NULL, NULL,
@@ -24,7 +24,7 @@ const mal_option mal_input_options[] = {
 };
 const int mal_input_option_count = sizeof mal_input_options / sizeof *mal_input_options;
 
-/* One table out of three: the job's offsets move to where the job lies. */
+/* One table out of four: the offsets of job and layout move to where they lie. */
 static size_t compose(const mal_option *own, int own_count, mal_option *all) {
   size_t n = 0;
   for (int i = 0; i < mal_input_option_count; i++) all[n++] = mal_input_options[i];
@@ -33,32 +33,20 @@ static size_t compose(const mal_option *own, int own_count, mal_option *all) {
     all[n] = mal_job_options[i];
     all[n++].offset += offsetof(mal_inputs, job);
   }
-  return n;
-}
-
-/* "--tp 8": a layout key given as an option. */
-static mal_status layout_key_as_option(const mal_option *table, size_t count, int argc, char **argv, mal_error *e) {
-  for (int i = 1; i < argc; i++) {
-    const char *name = argv[i] + 2;
-    if (strncmp(argv[i], "--", 2) != 0 || !*name) continue;
-    size_t length = strcspn(name, "=");
-    bool known = false;
-    for (size_t k = 0; k < count; k++) known |= strncmp(table[k].name, name, length) == 0 && !table[k].name[length];
-    for (int k = 0; k < mal_layout_option_count && !known; k++)
-      if (strncmp(mal_layout_options[k].name, name, length) == 0 && !mal_layout_options[k].name[length])
-        return mal_fail(e, MAL_BAD, _("--%s is part of the layout: write --layout %s=..., all keys in one word."),
-                        mal_layout_options[k].name, mal_layout_options[k].name);
+  for (int i = 0; i < mal_layout_option_count; i++) {
+    all[n] = mal_layout_options[i];
+    all[n++].offset += offsetof(mal_inputs, layout);
   }
-  return MAL_OK;
+  return n;
 }
 
 static mal_status parse_flags(mal_arena *a, const mal_option *own, int own_count, int argc, char **argv, mal_inputs *in,
                               mal_error *e) {
-  mal_option *all = MAL_ARRAY(a, mal_option, mal_input_option_count + own_count + mal_job_option_count);
+  mal_option *all =
+      MAL_ARRAY(a, mal_option, mal_input_option_count + own_count + mal_job_option_count + mal_layout_option_count);
   size_t count = compose(own, own_count, all);
   int n = 0;
-  mal_status status = layout_key_as_option(all, count, argc, argv, e);
-  return status ? status : mal_options_parse(all, count, argc, argv, in, &in->model, 1, &n, e);
+  return mal_options_parse(all, count, argc, argv, in, &in->model, 1, &n, e);
 }
 
 /* "optimizer:cpu,params:nvme" sets offload-optimizer and offload-params. */
@@ -80,14 +68,7 @@ static mal_status set_offload(const char *text, mal_layout *l, mal_error *e) {
   return MAL_OK;
 }
 
-/* The user's flags on top of a plan: what the plan had derived from what they replace is derived again. */
-static void forget_derived(const mal_inputs *flags, const mal_plan *plan, mal_inputs *in) {
-  if (flags->on && strcmp(flags->on, plan->machine_spec) != 0) in->layout.dp = 0;
-  if (flags->job.global_batch) in->job.accumulation = flags->job.accumulation;
-  if (flags->job.accumulation && !flags->job.global_batch) in->job.global_batch = 0;
-  if (flags->layout_text) mal_layout_default(&in->layout);
-}
-
+/* A plan file holds what was derived too; that is derived again, since flags may change what it came from. */
 static mal_status start_from_plan(mal_arena *a, const mal_inputs *flags, mal_inputs *in, mal_error *e) {
   mal_plan *plan = MAL_NEW(a, mal_plan);
   mal_status status = mal_plan_read(a, flags->from, plan, e);
@@ -97,7 +78,10 @@ static mal_status start_from_plan(mal_arena *a, const mal_inputs *flags, mal_inp
   in->profile = *plan->profile_spec ? plan->profile_spec : NULL;
   in->job = plan->job;
   in->layout = plan->layout;
-  forget_derived(flags, plan, in);
+  in->layout.dp = 0;
+  if (in->layout.etp == in->layout.tp) in->layout.etp = 0;
+  in->job.accumulation = 0;
+  if (flags->job.accumulation) in->job.global_batch = 0;
   return MAL_OK;
 }
 
@@ -131,6 +115,12 @@ static mal_status check(mal_arena *a, mal_inputs *in, mal_error *e) {
   return MAL_OK;
 }
 
+static mal_status read_layout(mal_arena *a, const char *text, mal_layout *l, mal_error *e) {
+  if (!text) return MAL_OK;
+  mal_layout_default(l);
+  return mal_layout_parse(a, text, l, e);
+}
+
 mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, int argc, char **argv, mal_inputs *in,
                             mal_error *e) {
   mal_inputs flags = {0};
@@ -142,9 +132,10 @@ mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, 
   mal_layout_default(&in->layout);
   if (flags.from) status = start_from_plan(a, &flags, in, e);
   if (!status && flags.job_file) status = mal_job_read(a, flags.job_file, &in->job, e);
+  if (!status) status = read_layout(a, flags.layout_text, &in->layout, e);
   if (!status) status = parse_flags(a, own, own_count, argc, argv, in, e);
-  if (!status && in->layout_text) status = mal_layout_parse(a, in->layout_text, &in->layout, e);
   if (!status && in->offload) status = set_offload(in->offload, &in->layout, e);
+  in->has_layout = !status && (in->layout_text || *mal_layout_show(a, &in->layout));
   return status ? status : check(a, in, e);
 }
 

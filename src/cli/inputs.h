@@ -7,15 +7,15 @@
 typedef struct mal_inputs {
   const char *model, *on, *layout_text, *offload, *profile, *job_file, *from;
   const char *output, *trace; /* of the verbs */
-  bool json, help;
+  bool json, help, has_layout;
   mal_job job;
   mal_layout layout;
   char **machines; /* --on, split */
   int n_machines;
 } mal_inputs;
 
-/* own: the verb's further options, into the same struct. Later flags win over earlier ones, flags over --job, --job over
- * --from. Says what is missing; a missing layout is left to the caller (layout_text NULL and from NULL). */
+/* own: the verb's further options, into the same struct. Later flags win over earlier ones, flags over --job and --layout,
+ * these over --from. Says what is missing; a missing layout (has_layout false) is left to the caller. */
 mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, int argc, char **argv, mal_inputs *in,
                             mal_error *e);
 /* The plan on machine i of in->machines. */

@@ -79,7 +79,7 @@ int mal_cmd_plan(int argc, char **argv) {
   mal_status status = mal_inputs_parse(&arena, mal_plan_options, mal_plan_option_count, argc, argv, &in, &e);
   if (!status && in.help)
     mal_help_verb(&page, verb);
-  else if (!status && !in.layout_text && !in.from)
+  else if (!status && !in.has_layout)
     status = mal_first_layout(&arena, &in, verb->name, &e);
   else if (!status)
     status = run(&arena, &in, argc, argv, &page, &e);

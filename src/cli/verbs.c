@@ -7,14 +7,14 @@ static const mal_section plan_sections[] = {
     {N_("Options"), mal_input_options, &mal_input_option_count, false},
     {N_("Files"), mal_plan_options, &mal_plan_option_count, false},
     {N_("The job"), mal_job_options, &mal_job_option_count, false},
-    {N_("Keys of --layout"), mal_layout_options, &mal_layout_option_count, true},
+    {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
     {0},
 };
 static const mal_section lower_sections[] = {
     {N_("Options"), mal_input_options, &mal_input_option_count, false},
     {N_("Files"), mal_lower_options, &mal_lower_option_count, false},
     {N_("The job"), mal_job_options, &mal_job_option_count, false},
-    {N_("Keys of --layout"), mal_layout_options, &mal_layout_option_count, true},
+    {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
     {0},
 };
 static const mal_section validate_sections[] = {

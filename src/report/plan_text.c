@@ -5,6 +5,17 @@
 #include <string.h>
 
 enum { LABEL = 10, BAR = 20 };
+static const double least_shown = 0.0005; /* of a step: smaller causes are in the JSON only */
+
+/* Rows of "time by cause". */
+static const char *const time_words[] = {
+    N_("matrix products"),    N_("attention"),          N_("memory-bound kernels"),
+    N_("launch gaps"),        N_("exposed tp traffic"), N_("exposed cp traffic"),
+    N_("exposed ep traffic"), N_("exposed dp traffic"), N_("exposed pp traffic"),
+    N_("pipeline bubble"),    N_("optimizer"),          N_("offload"),
+    N_("data loading"),       N_("checkpoint stall"),   N_("jitter"),
+};
+_Static_assert(sizeof time_words / sizeof *time_words == MAL_TIME_CAUSES, "words for each cause");
 
 static const char *percent(mal_arena *a, double share) {
   return mal_print(a, share > 0 && share < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * share);
@@ -45,6 +56,16 @@ static void put_machine(mal_page *p, const mal_plan *plan) {
                    m->gpu->title, mal_show_int(m->nodes), m->node->title);
 }
 
+/* "tp=8, dp=1": so that it wraps. */
+static const char *spaced(mal_arena *a, const char *keys) {
+  char *text = mal_alloc(a, 2 * strlen(keys) + 1), *to = text;
+  for (; *keys; keys++) {
+    *to++ = *keys;
+    if (*keys == ',') *to++ = ' ';
+  }
+  return text;
+}
+
 static void put_question(mal_page *p, const mal_answer *a) {
   const mal_plan *plan = &a->plan;
   const mal_job *j = &plan->job;
@@ -52,7 +73,7 @@ static void put_question(mal_page *p, const mal_answer *a) {
   put_machine(p, plan);
   mal_page_field(p, LABEL, _("job"), _("%s in %s with %s, sequences of %s tokens"), mal_train_name[j->train],
                  mal_precision_name[j->precision], mal_optimizer_name[j->optimizer], mal_show_int(j->seq));
-  mal_page_field(p, LABEL, _("layout"), "%s", mal_layout_show(p->arena, &plan->layout));
+  mal_page_field(p, LABEL, _("layout"), "%s", spaced(p->arena, mal_layout_show(p->arena, &plan->layout)));
   mal_page_field(p, LABEL, _("batch"), _("%s sequences (micro-batch × accumulation × dp), %s tokens a step"),
                  plan->arithmetic, mal_show_int(j->global_batch * j->seq));
   mal_page_field(p, LABEL, _("profile"), _("%s%s: %s"), plan->profile->name,
@@ -93,10 +114,10 @@ static void put_verdict(mal_page *p, const mal_answer *a) {
   }
   mal_page_styled(p, MAL_GOOD, "%s", _("Fits: "));
   mal_page_wrap(p, strlen(_("Fits: ")), 0,
-                mal_print(p->arena, _("%s needs %s of %s usable, %s to spare (probability %.0f %%)."),
+                mal_print(p->arena, _("%s needs %s of %s usable, %s to spare (probability %s)."),
                           stage_words(a, p->arena), mal_show_bytes((double)e->total_bytes),
                           mal_show_bytes((double)e->limit_bytes), mal_show_bytes((double)-missing),
-                          100 * e->fit_probability));
+                          e->fit_probability > 0.99 ? _("over 99 %") : percent(p->arena, e->fit_probability)));
 }
 
 static void put_memory(mal_page *p, const mal_answer *a) {
@@ -126,8 +147,8 @@ static void put_time(mal_page *p, const mal_answer *a) {
   mal_page_styled(p, MAL_BOLD, _("\nTime of one step, by cause\n"));
   mal_table_init(&t, p->arena, 2, "lrrl");
   for (int i = 0; i < MAL_TIME_CAUSES; i++)
-    if (e->time_s[i] > 0)
-      mal_table_row(&t, MAL_PLAIN, _(mal_time_name[i]), mal_show_time(e->time_s[i]),
+    if (e->time_s[i] > least_shown * e->step_s)
+      mal_table_row(&t, MAL_PLAIN, _(time_words[i]), mal_show_time(e->time_s[i]),
                     percent(p->arena, e->time_s[i] / e->step_s), bar(p->arena, e->time_s[i] / e->step_s));
   mal_table_row(&t, MAL_BOLD, _("step"), mal_show_time(e->step_s), "", "");
   mal_table_put(&t, p);
@@ -161,8 +182,8 @@ static const char *usd(mal_arena *a, double x) {
 static void put_cost(mal_page *p, const mal_answer *a) {
   const mal_estimate *e = &a->estimate;
   mal_page_field(p, LABEL, _("cost"), _("%s and %.3g kWh for a million tokens; the machine draws %s"),
-                 e->usd_per_mtoken > 0 ? usd(p->arena, e->usd_per_mtoken) : _("no price known"), e->kwh_per_mtoken,
-                 mal_show_rate(e->power_w, "W"));
+                 e->usd_per_mtoken > 0 ? usd(p->arena, e->usd_per_mtoken) : _("no price known (--usd-per-gpu-hour)"),
+                 e->kwh_per_mtoken, mal_show_rate(e->power_w, "W"));
   if (e->time_to_target_s <= 0) return;
   mal_page_field(p, LABEL, _("target"), _("%s tokens: %s at a goodput of %.1f %%, %s GPU-hours, %s kWh%s%s"),
                  mal_show_count(e->tokens_to_target), mal_show_time(e->time_to_target_s), 100 * e->goodput,
@@ -178,31 +199,51 @@ static void put_unverified(mal_page *p, const mal_answer *a) {
   mal_page list;
   mal_page_init(&list, p->arena, false);
   for (int i = 0; i < count && i < SHOWN; i++) mal_page_put(&list, "%s%s", i ? ", " : "", names[i]);
-  if (count > SHOWN) mal_page_put(&list, _(" and %d more (malha machines %s)"), count - SHOWN, a->plan.machine_spec);
-  mal_page_styled(p, MAL_WARN, "%s", _("UNVERIFIED"));
-  mal_page_wrap(p, strlen(_("UNVERIFIED")), LABEL, mal_print(p->arena, "%s%s", " ", list.text));
+  if (count > SHOWN) mal_page_put(&list, _(" and %d more"), count - SHOWN);
+  mal_page_put(p, "\n");
+  mal_page_styled(p, MAL_WARN, "%s", "UNVERIFIED");
+  mal_page_put(p, " ");
+  mal_page_wrap(
+      p, LABEL + 1, LABEL + 1,
+      mal_print(p->arena, _("%s: nobody read a source (malha machines %s)"), list.text, a->plan.machine_spec));
 }
 
 /* --- what would make it fit --------------------------------------------------------------------------------------- */
 
+/* "--zero 3 --train lora" without what the plan already has. */
+static const char *news_of(mal_arena *a, const mal_plan *plan, const char *change) {
+  char *text = mal_copy(a, change), *rest = NULL, *news = mal_copy(a, "");
+  for (char *name = strtok_r(text, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+    const char *value = strtok_r(NULL, " ", &rest);
+    mal_layout layout = plan->layout;
+    mal_error ignored;
+    bool same = value && strncmp(name, "--", 2) == 0 &&
+                mal_option_set(mal_layout_options, (size_t)mal_layout_option_count, name + 2, value, &layout,
+                               &ignored) == MAL_OK &&
+                memcmp(&layout, &plan->layout, sizeof layout) == 0;
+    if (!same) news = mal_print(a, "%s%s%s %s", news, *news ? " " : "", name, value ? value : "");
+  }
+  return news;
+}
+
 static void put_remedies(mal_page *p, const mal_answer *a) {
   mal_page_styled(p, MAL_BOLD, "%s", _("\nWhat would make it fit, each with its cost (nothing was switched)\n"));
   if (!a->n_remedies) {
-    mal_page_put(p, _("  none of the changes that were tried is enough\n"));
+    mal_page_put(p, "%s", _("  none of the changes that were tried is enough\n"));
     return;
   }
   mal_table t;
   bool target = a->estimate.tokens_to_target > 0;
-  mal_table_init(&t, p->arena, 2, "lrrrr");
-  mal_table_row(&t, MAL_DIM, _("add"), _("memory"), "tokens/s", "USD/Mtok",
-                target ? mal_print(p->arena, _("%s tokens"), mal_show_count(a->estimate.tokens_to_target)) : "");
+  mal_table_init(&t, p->arena, 2, "rrrrw");
+  mal_table_row(&t, MAL_DIM, _("memory"), "tokens/s", "USD/Mtok",
+                target ? mal_print(p->arena, _("%s tok"), mal_show_count(a->estimate.tokens_to_target)) : "", _("add"));
   for (int i = 0; i < a->n_remedies; i++) {
     const mal_remedy *r = &a->remedies[i];
     const mal_estimate *e = &r->estimate;
-    mal_table_row(&t, MAL_PLAIN, r->change, mal_show_bytes((double)e->total_bytes),
-                  mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
+    mal_table_row(&t, MAL_PLAIN, mal_show_bytes((double)e->total_bytes), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
                   e->usd_per_mtoken > 0 ? mal_print(p->arena, "%.3g", e->usd_per_mtoken) : "-",
-                  target ? mal_show_time(e->time_to_target_s) : "");
+                  target ? mal_show_time(e->time_to_target_s) : "",
+                  mal_print(p->arena, "%s: %s", news_of(p->arena, &a->plan, r->change), r->words));
   }
   mal_table_put(&t, p);
 }
@@ -230,8 +271,8 @@ void mal_report_plan(mal_page *p, const mal_answer *a) {
 static const char *fits_words(mal_arena *arena, const mal_answer *a) {
   const mal_estimate *e = &a->estimate;
   if (e->total_bytes > e->limit_bytes)
-    return mal_print(arena, _("no, %s over"), mal_show_bytes((double)(e->total_bytes - e->limit_bytes)));
-  return mal_answer_fits(a) ? _("yes") : _("no, host");
+    return mal_print(arena, _("no: +%s"), mal_show_bytes((double)(e->total_bytes - e->limit_bytes)));
+  return mal_answer_fits(a) ? _("yes") : _("no: host");
 }
 
 void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) {
@@ -247,20 +288,20 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
   }
   mal_table t;
   bool target = first && first->estimate.tokens_to_target > 0;
-  mal_table_init(&t, p->arena, 0, "llrrrrrr");
-  mal_table_row(&t, MAL_DIM, _("machine"), _("fits"), _("step"), "tokens/s", "MFU", "USD/Mtok", "kWh/Mtok",
-                target ? mal_print(p->arena, _("%s tokens"), mal_show_count(first->estimate.tokens_to_target)) : "");
+  mal_table_init(&t, p->arena, 0, "llrrrrr");
+  mal_table_row(&t, MAL_DIM, _("machine"), _("fits"), _("step"), "tokens/s", "USD/Mtok", "kWh/Mtok",
+                target ? mal_print(p->arena, _("%s tok"), mal_show_count(first->estimate.tokens_to_target)) : "MFU");
   for (int i = 0; i < count; i++) {
     const mal_answer *a = &answers[i];
     const mal_estimate *e = &a->estimate;
     if (a->status)
-      mal_table_row(&t, MAL_WARN, a->asked, _("no such split"), "", "", "", "", "", "");
+      mal_table_row(&t, MAL_WARN, a->asked, _("no such split"), "", "", "", "", "");
     else
       mal_table_row(&t, mal_answer_fits(a) ? MAL_PLAIN : MAL_WARN, a->asked, fits_words(p->arena, a),
                     mal_show_time(e->step_s), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
-                    mal_print(p->arena, "%.1f %%", 100 * e->mfu),
                     e->usd_per_mtoken > 0 ? mal_print(p->arena, "%.3g", e->usd_per_mtoken) : "-",
-                    mal_print(p->arena, "%.3g", e->kwh_per_mtoken), target ? mal_show_time(e->time_to_target_s) : "");
+                    mal_print(p->arena, "%.3g", e->kwh_per_mtoken),
+                    target ? mal_show_time(e->time_to_target_s) : mal_print(p->arena, "%.1f %%", 100 * e->mfu));
   }
   mal_table_put(&t, p);
   for (int i = 0; i < count; i++)
