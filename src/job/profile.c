@@ -61,6 +61,7 @@ const mal_field mal_profile_table[] = {
     BOOL(overlap_dp_param),
     BOOL(overlap_pp),
     BOOL(overlap_cp),
+    BOOL(tp_backward_async),
     INT(bucket_elements, 1e12),
     INT(prefetch, 64),
     BOOL(reduce_each_micro_batch),

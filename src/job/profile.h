@@ -34,6 +34,7 @@ typedef struct mal_profile {
   int64_t kernels_extra;     /* small kernels per layer and pass beyond the lowered ones */
   /* overlap when the layout does not say */
   bool overlap_tp, overlap_dp_grad, overlap_dp_param, overlap_pp, overlap_cp;
+  bool tp_backward_async;    /* input-gradient sums over tp run beside the weight gradient (Megatron 2022 and later), forward waits */
   int64_t bucket_elements;   /* gradient bucket */
   int64_t prefetch;          /* FSDP units gathered ahead */
   bool reduce_each_micro_batch; /* FSDP: reduce-scatter after every micro-batch rather than once a step */

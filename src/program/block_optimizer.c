@@ -57,10 +57,16 @@ static mal_ref gradients(mal_builder *b, const part *p) {
   return x;
 }
 
+/* Where this block's collectives over the data-parallel ranks run: one stream, so that their order is one. */
+static mal_stream data_stream(const mal_builder *b) {
+  return b->layout->overlap_dp_param > 0 ? MAL_STREAM_DP : MAL_STREAM_COMPUTE;
+}
+
 static void norm_of_all(mal_builder *b, const mal_ref grads[2]) {
   const mal_layout *l = b->layout;
   unsigned axes = (l->tp > 1 ? MAL_AXIS_BIT(MAL_AXIS_TP) : 0) | (l->pp > 1 ? MAL_AXIS_BIT(MAL_AXIS_PP) : 0);
-  if (l->zero > 0 || b->r->expert_elements) axes |= MAL_AXIS_BIT(MAL_AXIS_DP) | MAL_AXIS_BIT(MAL_AXIS_CP);
+  unsigned data = MAL_AXIS_BIT(MAL_AXIS_DP) | MAL_AXIS_BIT(MAL_AXIS_CP);
+  if (l->zero > 0 || b->r->expert_elements) axes |= data;
   mal_ref sum = mal_buffer_new(b, "norm", MAL_F32, 1);
   for (int k = 0, n = 0; k < 2; k++)
     if (grads[k])
@@ -79,6 +85,7 @@ static void norm_of_all(mal_builder *b, const mal_ref grads[2]) {
                               .in = {sum},
                               .out = {sum},
                               .v = {4},
+                              .stream = data_stream(b),
                               .plain_stream = true});
   for (int k = 0; k < 2; k++)
     if (grads[k])
@@ -194,7 +201,7 @@ static void gather(mal_builder *b, const part *p, mal_ref written) {
                               .out = {x},
                               .v = {mal_at(b, x)->bytes},
                               .plain_stream = true,
-                              .stream = b->layout->overlap_dp_param > 0 ? MAL_STREAM_DP : MAL_STREAM_COMPUTE});
+                              .stream = data_stream(b)});
   }
 }
 

@@ -88,7 +88,7 @@ mal_stream mal_stream_of(const mal_builder *b, unsigned axes) {
   if (axes & (MAL_AXIS_BIT(MAL_AXIS_EP) | MAL_AXIS_BIT(MAL_AXIS_ETP))) return MAL_STREAM_EP;
   if (axes & MAL_AXIS_BIT(MAL_AXIS_CP)) return b->layout->overlap_cp > 0 ? MAL_STREAM_EP : MAL_STREAM_COMPUTE;
   if (axes & MAL_AXIS_BIT(MAL_AXIS_PP)) return MAL_STREAM_PP;
-  return b->layout->overlap_tp > 0 ? MAL_STREAM_TP : MAL_STREAM_COMPUTE;
+  return b->layout->overlap_tp > 0 || b->profile->tp_backward_async ? MAL_STREAM_TP : MAL_STREAM_COMPUTE;
 }
 
 static mal_time_cause cause_of(const mal_emit *i) {
