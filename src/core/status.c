@@ -44,7 +44,7 @@ mal_status(mal_fail)(mal_error *e, mal_status status, const char *format, ...) {
   return status;
 }
 
-mal_status mal_fail_in(mal_error *e, const char *format, ...) {
+mal_status(mal_fail_in)(mal_error *e, const char *format, ...) {
   if (!e) return MAL_BAD;
   char raw[2 * sizeof e->text + 64], old[sizeof e->text];
   va_list args;

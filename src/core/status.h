@@ -24,16 +24,19 @@ typedef struct mal_error {
  * Bytes that are not UTF-8 or are control characters are shown as \xNN. */
 mal_status mal_fail(mal_error *e, mal_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-#ifdef __clang_analyzer__ /* tells it what it cannot see: that a failure is never MAL_OK */
-#define mal_fail(e, status, ...)                                                                                       \
-  ({                                                                                                                   \
-    (void)(mal_fail)((e), (status), __VA_ARGS__);                                                                      \
-    (status);                                                                                                          \
-  })
-#endif
-
 /* Puts "prefix: " before the message already in e; returns e->status. */
 mal_status mal_fail_in(mal_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#ifdef __clang_analyzer__ /* tells it what it cannot see: that a failure is never MAL_OK */
+#define mal_failed_(call)                                                                                              \
+  ({                                                                                                                   \
+    mal_status failed_ = (call);                                                                                       \
+    __builtin_assume(failed_ != MAL_OK);                                                                               \
+    failed_;                                                                                                           \
+  })
+#define mal_fail(...)    mal_failed_((mal_fail)(__VA_ARGS__))
+#define mal_fail_in(...) mal_failed_((mal_fail_in)(__VA_ARGS__))
+#endif
 
 const char *mal_text(const char *english) __attribute__((format_arg(1)));
 
