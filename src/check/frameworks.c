@@ -16,7 +16,7 @@ typedef struct cell {
 #define N(type, field) {#field, COUNT, offsetof(type, field)}
 static const cell framework_cells[] = {
     T(mal_framework, framework), T(mal_framework, notes),          T(mal_framework, kernels),
-    T(mal_framework, mixed_precision), T(mal_framework, match_precision), T(mal_framework, profile),  T(mal_framework, graph_profile),
+    T(mal_framework, mixed_precision), T(mal_framework, match_precision), T(mal_framework, match_year), T(mal_framework, profile),  T(mal_framework, graph_profile),
     T(mal_framework, recompute), T(mal_framework, attention),      T(mal_framework, precision),
     T(mal_framework, optimizer), T(mal_framework, lora_targets),   T(mal_framework, layout),
     T(mal_framework, vpp),       T(mal_framework, etp),            N(mal_framework, micro_batch),
@@ -108,7 +108,7 @@ const mal_framework *mal_framework_of(const mal_defaults *d, const mal_trial *t)
   for (int i = 0; i < d->n_frameworks; i++) {
     const mal_framework *f = &d->frameworks[i];
     if (mal_glob(f->framework, t->framework) && mal_glob(f->notes, t->notes) && mal_glob(f->kernels, t->kernels) &&
-        mal_glob(f->mixed_precision, t->mixed_precision) && mal_glob(f->match_precision, t->precision))
+        mal_glob(f->mixed_precision, t->mixed_precision) && mal_glob(f->match_precision, t->precision) && mal_glob(f->match_year, t->year))
       return f;
   }
   return &d->frameworks[d->n_frameworks - 1];

@@ -7,7 +7,7 @@
 #include "check/runs.h"
 
 typedef struct mal_framework {
-  const char *framework, *notes, *kernels, *mixed_precision, *match_precision; /* patterns with * and ?, case ignored; "" matches all */
+  const char *framework, *notes, *kernels, *mixed_precision, *match_precision, *match_year; /* patterns with * and ?, case ignored; "" matches all */
   const char *profile, *graph_profile;                       /* the latter when a recipe captures CUDA graphs; "" none */
   const char *recompute, *attention, *precision, *optimizer, *lora_targets, *layout; /* "" nothing to add */
   const char *vpp, *etp; /* "layer": one layer a chunk, at most 12; "tp": as tp; else a number */

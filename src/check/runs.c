@@ -19,6 +19,7 @@ static const column columns[] = {
     {"id", TEXT, AT(id), 0},
     {"quality", TEXT, AT(quality), 0},
     {"source", TEXT, AT(source), 0},
+    {"year", TEXT, AT(year), 0},
     {"framework", TEXT, AT(framework), 0},
     {"model_name", TEXT, AT(model_name), 0},
     {"gpu", TEXT, AT(gpu), 0},
