@@ -35,6 +35,7 @@ static void count_flops(mal_program *p) {
 
 /* The axis a group is counted under: the data-parallel ones first, for context parallel ranks belong to those groups too. */
 static int axis_of(unsigned axes) {
+  if (axes == MAL_AXES_SHARD || axes == MAL_AXES_REPLICA) return MAL_AXIS_DP;
   static const int order[MAL_AXES] = {MAL_AXIS_DP, MAL_AXIS_EDP, MAL_AXIS_EP, MAL_AXIS_ETP,
                                       MAL_AXIS_TP, MAL_AXIS_CP,  MAL_AXIS_PP};
   for (int i = 0; i < MAL_AXES; i++)
@@ -55,7 +56,7 @@ static void add_list(const mal_program *p, const mal_block *b, mal_list list, do
     const mal_instruction *x = &b->list[list][i];
     if (!x->axes || (x->op != MAL_OP_COLLECTIVE && x->op != MAL_OP_SEND)) continue;
     double bytes = (double)b->sizes[x->sizes].v[0];
-    double size = (double)mal_layout_group(&plan->layout, &plan->machine, x->axes).size;
+    double size = (double)mal_instruction_group(plan, x->axes).size;
     sent[axis_of(x->axes)] += times * (x->op == MAL_OP_SEND ? bytes : collective_sent(x->variant, bytes, size));
   }
 }

@@ -71,13 +71,20 @@ static mal_status add_layer(assembly *s, mal_chunk *c, int64_t layer, bool full)
   return add_run(s, c, request, 1);
 }
 
+static bool holds_part(const mal_stage *stage, int64_t part) {
+  for (int c = 0; c < stage->n_chunks; c++)
+    if (stage->chunks[c].part == part) return true;
+  return false;
+}
+
 /* Each multi-token-prediction module: its own part, a layer of the last kind, and the head over again. */
-static mal_status add_mtp(assembly *s, mal_chunk *c) {
+static mal_status add_mtp(assembly *s, const mal_stage *stage, mal_chunk *c) {
   const mal_model *m = &s->plan->model;
   mal_block_request own = {.block_class = MAL_B_MTP, .kind = m->kind_of[m->layers - 1], .split = s->p->split_backward};
   mal_block_request head = {.block_class = MAL_B_HEAD, .split = s->p->split_backward, .tied_here = true};
   mal_status status = MAL_OK;
   for (int64_t i = 0; i < m->mtp_layers && status == MAL_OK; i++) {
+    own.tied_here = i > 0 || holds_part(stage, 0); /* the embedding that it reads lies in this stage already */
     status = add_run(s, c, own, 1);
     if (status == MAL_OK) status = add_layer(s, c, m->layers - 1, false);
     if (status == MAL_OK) status = add_run(s, c, head, 1);
@@ -85,13 +92,7 @@ static mal_status add_mtp(assembly *s, mal_chunk *c) {
   return status;
 }
 
-static bool holds_part(const mal_stage *stage, int64_t part) {
-  for (int c = 0; c < stage->n_chunks; c++)
-    if (stage->chunks[c].part == part) return true;
-  return false;
-}
-
-/* full_from, full_to: which of the chunk's layers are wholly recomputed when only some of the stage's are. */
+/* full: the first layers of the chunk are wholly recomputed, when only some of the stage's are. */
 static mal_status fill_chunk(assembly *s, const mal_stage *stage, mal_chunk *c, int64_t first, int64_t count,
                              int64_t full) {
   const mal_plan *plan = s->plan;
@@ -104,7 +105,7 @@ static mal_status fill_chunk(assembly *s, const mal_stage *stage, mal_chunk *c, 
   if (c->part == parts - 1 && status == MAL_OK) {
     bool tied = plan->model.tied_embeddings && holds_part(stage, 0);
     status = add_run(s, c, (mal_block_request){.block_class = MAL_B_HEAD, .split = split, .tied_here = tied}, 1);
-    if (status == MAL_OK) status = add_mtp(s, c);
+    if (status == MAL_OK) status = add_mtp(s, stage, c);
   }
   for (int i = 0; i < c->n_runs; i++) {
     const mal_held *one = &s->held[c->runs[i].block];

@@ -2,6 +2,7 @@
 #include "program/show.h"
 #include "core/units.h"
 #include "core/utf8.h"
+#include "program/lower_block.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,13 +108,15 @@ static void put_operands(line *l, const mal_block *b, const uint16_t *operands, 
 }
 
 static void put_group(line *l, const mal_plan *plan, unsigned axes) {
+  bool shard = axes == MAL_AXES_SHARD, replica = axes == MAL_AXES_REPLICA;
   char text[64] = "";
-  for (int i = 0; i < MAL_AXES; i++)
+  if (shard || replica) snprintf(text, sizeof text, "over %s", shard ? "shard" : "replica");
+  for (int i = 0; i < MAL_AXES && !shard && !replica; i++)
     if (axes & 1u << i) {
       size_t used = strlen(text);
       snprintf(text + used, sizeof text - used, "%s%s", used ? "+" : "over ", mal_axis_name[i]);
     }
-  words(l, "%s(%lld)", text, (long long)mal_layout_group(&plan->layout, &plan->machine, axes).size);
+  words(l, "%s(%lld)", text, (long long)mal_instruction_group(plan, axes).size);
 }
 
 static void put_instruction(page *p, const mal_plan *plan, const mal_block *b, const mal_instruction *i) {

@@ -18,7 +18,9 @@ static json_t *instruction_json(const mal_block *b, const mal_instruction *i) {
   const mal_sizes *s = &b->sizes[i->sizes];
   for (int k = 0; k < MAL_FLAG_ROWS; k++)
     if (i->flags & mal_flag_rows[k].flag) json_array_append_new(flags, json_string(mal_flag_rows[k].name));
-  for (int k = 0; k < MAL_AXES; k++)
+  bool shard = i->axes == MAL_AXES_SHARD, replica = i->axes == MAL_AXES_REPLICA;
+  if (shard || replica) json_array_append_new(axes, json_string(shard ? "shard" : "replica"));
+  for (int k = 0; k < MAL_AXES && !shard && !replica; k++)
     if (i->axes & 1u << k) json_array_append_new(axes, json_string(mal_axis_name[k]));
   for (int k = 0, n = mal_size_count(i, s); k < n; k++) set(sizes, mal_size_names(i->op)[k], json_integer(s->v[k]));
   set(o, "op", json_string(mal_instruction_name(i)));

@@ -1,0 +1,347 @@
+/* Whole programs: every weight held once, bytes per parameter as each framework documents them, memory as a sum of regions,
+ * the heaviest stage, FLOPs that no layout changes. */
+#include "core/utf8.h"
+#include "program/program.h"
+#include "schema.h"
+#include "test.h"
+#include <math.h>
+
+static mal_arena arena;
+
+static const mal_program *lower(const char *model, const char *machine, const char *layout, const char *profile,
+                                const char *job) {
+  mal_error e;
+  mal_job j;
+  mal_layout l;
+  mal_plan *plan = MAL_NEW(&arena, mal_plan);
+  mal_program *p = MAL_NEW(&arena, mal_program);
+  mal_job_default(&j);
+  mal_layout_default(&l);
+  assert_ok(mal_layout_parse(&arena, layout, &l, &e), e);
+  assert_ok(mal_job_parse(&arena, "job", job, strlen(job), &j, &e), e);
+  assert_ok(mal_plan_make(&arena, model, machine, profile, &j, &l, plan, &e), e);
+  assert_ok(mal_lower(&arena, plan, p, &e), e);
+  return p;
+}
+
+static int open_arena(void **state) {
+  (void)state;
+  mal_arena_init(&arena);
+  return 0;
+}
+
+static int close_arena(void **state) {
+  (void)state;
+  mal_arena_free(&arena);
+  return 0;
+}
+
+static void near(double got, double wanted, double share) {
+  if (fabs(got - wanted) > share * fabs(wanted))
+    fail_msg("%.10g is not within %g %% of %.10g", got, 100 * share, wanted);
+}
+
+static int64_t elements(const mal_program *p) {
+  int64_t all = 0;
+  for (int64_t s = 0; s < p->plan->layout.pp; s++) {
+    const mal_stage *g = &p->stages[s];
+    all += g->dense_elements + g->expert_elements + g->frozen_dense_elements + g->frozen_expert_elements;
+  }
+  return all;
+}
+
+/* --- weights and layers ------------------------------------------------------------------------------------------------ */
+
+static void every_weight_once(void **state) {
+  (void)state;
+  static const char *const models[] = {"llama-3-8b",       "gpt2",     "mixtral-8x7b", "gemma-2-9b",
+                                       "deepseek-v2-lite", "bloom-3b", "deepseek-v3"};
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    const mal_program *p = lower(models[i], "8xh100-sxm", "", "fsdp2", "{seq: 512}");
+    if (elements(p) != p->plan->model.parameters)
+      fail_msg("%s: %lld elements, %lld parameters", models[i], (long long)elements(p),
+               (long long)p->plan->model.parameters);
+  }
+  /* A tied table on two stages is two copies. */
+  const mal_program *p = lower("gpt2", "8xh100-sxm", "pp=2", "fsdp2", "{seq: 512}");
+  assert_int_equal(elements(p), p->plan->model.parameters + p->plan->model.vocab * p->plan->model.hidden);
+}
+
+static int64_t layers_in(const mal_program *p, int64_t stage) {
+  int64_t n = 0;
+  for (int c = 0; c < p->stages[stage].n_chunks; c++)
+    for (int i = 0; i < p->stages[stage].chunks[c].n_runs; i++) {
+      const mal_run *run = &p->stages[stage].chunks[c].runs[i];
+      if (p->blocks[run->block].block_class == MAL_B_LAYER) n += run->count;
+    }
+  return n;
+}
+
+static void stages_hold_the_layers(void **state) {
+  (void)state;
+  static const char *const layouts[] = {"pp=4",
+                                        "pp=4,vpp=2",
+                                        "pp=8,embedding-in-layers=on",
+                                        "pp=4,first-stage-layers=19,last-stage-layers=19",
+                                        "pp=4,recompute=full,recompute-layers=7",
+                                        "pp=4,schedule=zb-h1"};
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    const mal_program *p = lower("llama-3-70b", "8x8xh100-sxm", layouts[i], "megatron", "{accumulation: 16}");
+    int64_t all = 0;
+    for (int64_t s = 0; s < p->plan->layout.pp; s++) all += layers_in(p, s);
+    assert_int_equal(all, 80);
+    assert_true(p->n_blocks <= 10 + 2 * p->plan->layout.pp);
+  }
+  const mal_program *p = lower("llama-3-70b", "8x8xh100-sxm", layouts[3], "megatron", "{accumulation: 16}");
+  assert_int_equal(layers_in(p, 0), 19);
+  assert_int_equal(layers_in(p, 1), 21);
+  p = lower("llama-3-70b", "8x8xh100-sxm", "pp=4,vpp=2,recompute=full,recompute-layers=7", "megatron",
+            "{accumulation: 16}");
+  for (int64_t s = 0; s < 4; s++) {
+    int64_t full = 0;
+    for (int c = 0; c < 2; c++)
+      for (int i = 0; i < p->stages[s].chunks[c].n_runs; i++) {
+        const mal_run *run = &p->stages[s].chunks[c].runs[i];
+        const mal_block *b = &p->blocks[run->block];
+        if (b->block_class == MAL_B_LAYER && b->recompute == MAL_RECOMPUTE_FULL) full += run->count;
+      }
+    assert_int_equal(full, 7);
+  }
+  p = lower("deepseek-v3", "128x8xh100-sxm", "pp=16,ep=64,schedule=dualpipe", "megatron",
+            "{seq: 4096, accumulation: 32}");
+  int64_t all = 0;
+  for (int64_t s = 0; s < 16; s++) all += layers_in(p, s);
+  assert_int_equal(all, 2 * (61 + 1)); /* every part lies on two stages; one MTP module */
+  assert_true(p->split_backward);
+}
+
+/* --- bytes per parameter ------------------------------------------------------------------------------------------------- */
+
+static double state_bytes(const mal_program *p, int64_t stage) {
+  const int64_t *r = p->stages[stage].region_bytes;
+  double bytes = (double)(r[MAL_R_PARAM] + r[MAL_R_GRAD] + r[MAL_R_MASTER] + r[MAL_R_OPT]);
+  return bytes / (double)(p->stages[stage].dense_elements + p->stages[stage].expert_elements);
+}
+
+static void bytes_per_parameter(void **state) {
+  (void)state;
+  const struct {
+    const char *profile, *layout, *job;
+    double bytes;
+  } all[] = {
+      /* Korthikanti et al., Narayanan et al.: 16-bit weight and gradient, fp32 master and two moments: 16 */
+      {"megatron-2021", "tp=8,dp=8,zero=0", "{precision: fp16}", 2 + 2 + 12},
+      /* Megatron-Core, docs/source/api-guide/dist_optimizer: bf16 weight, fp32 gradient: 18, and 6 + 12/d */
+      {"megatron", "tp=8,dp=8,zero=0", "{}", 18},
+      {"megatron", "tp=8,dp=8,zero=1", "{}", 6 + 12. / 8},
+      {"megatron", "tp=8,dp=8,zero=2", "{}", 2 + 16. / 8},
+      /* FSDP2: fp32 shard that is its own master, fp32 gradient, two moments: 16/d */
+      {"fsdp2", "dp=64", "{}", 16. / 64},
+      {"fsdp2", "dp=64,hybrid=8", "{}", 16. / 8},
+      /* DeepSpeed fp16 ZeRO-1: 4 + 18/d would count its fp32 gradient shard; bf16: 2 + 2 + 4 fp32 accumulation */
+      {"megatron-deepspeed-bf16", "tp=8,dp=8,zero=1", "{}", 8 + 12. / 8},
+      {"megatron", "tp=8,dp=8,zero=1", "{optimizer: adamw-bf16}", 6 + 4. / 8},
+      {"megatron", "tp=8,dp=8,zero=1", "{optimizer: sgd}", 6 + 4. / 8},
+      {"megatron", "tp=8,dp=8,zero=1", "{precision: fp32}", 8 + 8. / 8},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const mal_program *p = lower("llama-3-70b", "8x8xh100-sxm", all[i].layout, all[i].profile, all[i].job);
+    double got = state_bytes(p, 0);
+    if (fabs(got - all[i].bytes) > 0.002 * all[i].bytes)
+      fail_msg("%s %s %s: %.6g bytes per parameter, not %.6g", all[i].profile, all[i].layout, all[i].job, got,
+               all[i].bytes);
+  }
+}
+
+static void experts_shard_over_their_own_ranks(void **state) {
+  (void)state;
+  const mal_program *p = lower("mixtral-8x7b", "8x8xh100-sxm", "ep=8,dp=64,zero=1", "megatron", "{}");
+  const mal_stage *s = &p->stages[0];
+  double dense = (double)s->dense_elements, expert = (double)s->expert_elements;
+  near((double)s->region_bytes[MAL_R_OPT], 8 * (dense / 64 + expert / 8), 0.002);
+  near((double)s->region_bytes[MAL_R_PARAM], 2 * (dense + expert), 0.002);
+  near(expert, 32. * 3 * 4096 * 14336, 1e-9); /* one of eight experts in each layer */
+}
+
+static void frozen_weights_have_no_states(void **state) {
+  (void)state;
+  const mal_program *lora = lower("llama-3-70b", "8xh100-sxm", "dp=8,zero=0", "megatron", "{train: lora}");
+  const mal_stage *s = &lora->stages[0];
+  near((double)s->frozen_dense_elements, (double)lora->plan->model.parameters, 0.01);
+  assert_true(s->dense_elements > 0 && s->dense_elements < s->frozen_dense_elements / 100);
+  near((double)(s->region_bytes[MAL_R_GRAD] + s->region_bytes[MAL_R_MASTER] + s->region_bytes[MAL_R_OPT]),
+       16. * (double)s->dense_elements, 0.01);
+  near((double)s->region_bytes[MAL_R_PARAM], 2. * (double)(s->frozen_dense_elements + s->dense_elements), 0.01);
+  /* QLoRA (Dettmers et al. 2023): NF4 with double quantisation, 4.127 bits a weight of the linear layers */
+  const mal_program *qlora = lower("llama-3-70b", "8xh100-sxm", "dp=8,zero=0", "megatron", "{train: qlora}");
+  double linear = 80. * (8192. * 8192 * 2 + 2 * 8192. * 1024 + 3 * 8192. * 28672), rest = 2. * 128256 * 8192;
+  near((double)qlora->stages[0].region_bytes[MAL_R_PARAM],
+       linear * 4.127 / 8 + 2 * rest + 2. * (double)qlora->stages[0].dense_elements, 0.02);
+}
+
+static void offload_moves_states(void **state) {
+  (void)state;
+  const mal_program *here = lower("llama-3-8b", "8xh100-sxm", "dp=8,zero=3", "fsdp2", "{}");
+  const mal_program *away = lower("llama-3-8b", "8xh100-sxm", "dp=8,zero=3,offload-optimizer=cpu", "fsdp2", "{}");
+  const mal_stage *h = &here->stages[0], *w = &away->stages[0];
+  assert_true(w->total_bytes < h->total_bytes);
+  assert_true(w->host_bytes >= h->region_bytes[MAL_R_OPT]);
+  assert_int_equal(w->region_bytes[MAL_R_OPT], 0);
+  assert_int_equal(h->host_bytes, 0);
+}
+
+/* --- sums and maxima ------------------------------------------------------------------------------------------------------ */
+
+static int64_t sum(const int64_t *v, int n) {
+  int64_t all = 0;
+  for (int i = 0; i < n; i++) all += v[i];
+  return all;
+}
+
+static void memory_is_a_sum_of_regions(void **state) {
+  (void)state;
+  static const char *const layouts[] = {"tp=2,pp=2", "zero=3", "tp=2,pp=4,schedule=zb-h1", "tp=8,recompute=full",
+                                        "cp=2,tp=2,zero=2"};
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    const mal_program *p = lower("llama-3-8b", "8xh100-sxm", layouts[i], "malha", "{accumulation: 8}");
+    for (int64_t s = 0; s < p->plan->layout.pp; s++) {
+      const mal_stage *g = &p->stages[s];
+      assert_int_equal(g->total_bytes, sum(g->memory_bytes, MAL_MEM_CAUSES));
+      assert_int_equal(g->total_bytes, sum(g->region_bytes, MAL_REGIONS));
+      for (int m = 0; m < MAL_MEM_CAUSES; m++) assert_true(g->memory_bytes[m] >= 0);
+      assert_true(g->total_bytes <= p->stages[p->worst_stage].total_bytes);
+    }
+  }
+}
+
+static void first_stage_holds_activations(void **state) {
+  (void)state;
+  const mal_program *p = lower("llama-3-70b", "8x8xh100-sxm", "tp=8,pp=8", "megatron", "{accumulation: 32}");
+  const mal_stage *first = &p->stages[0], *last = &p->stages[7];
+  int64_t layer = 0;
+  for (int i = 0; i < p->n_blocks; i++)
+    if (p->blocks[i].block_class == MAL_B_LAYER) layer = p->blocks[i].stash_bytes;
+  for (int64_t s = 1; s < 7; s++) assert_int_equal(p->stages[s].region_bytes[MAL_R_STASH], 10 * layer * (8 - s));
+  assert_true(first->region_bytes[MAL_R_STASH] >= 10 * layer * 8);
+  assert_true(last->memory_bytes[MAL_MEM_LOGITS] > 0);
+  assert_int_equal(first->memory_bytes[MAL_MEM_LOGITS], 0);
+}
+
+static void recomputation_buys_memory(void **state) {
+  (void)state;
+  int64_t before = INT64_MAX;
+  static const char *const layouts[] = {"tp=8,recompute=none", "tp=8,recompute=full,recompute-layers=20",
+                                        "tp=8,recompute=full,recompute-layers=60", "tp=8,recompute=full"};
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    const mal_program *p = lower("llama-3-70b", "8xh100-sxm", layouts[i], "megatron", "{accumulation: 8}");
+    assert_true(p->stages[0].region_bytes[MAL_R_STASH] < before);
+    before = p->stages[0].region_bytes[MAL_R_STASH];
+    if (i) assert_true(p->hardware_flops > p->model_flops);
+  }
+}
+
+/* Korthikanti et al. 2022, Table 2: activations of a layer, s·b·h times the term; GPT-3 175B, a·s/h = 96·2048/12288 = 16. */
+static void activations_of_korthikanti(void **state) {
+  (void)state;
+  const struct {
+    const char *layout;
+    double term;
+  } all[] = {
+      {"tp=8,pp=8,sequence-parallel=off", 10 + 24. / 8 + 5 * 16. / 8},
+      {"tp=8,pp=8,sequence-parallel=on", 34. / 8 + 5 * 16. / 8},
+      {"tp=8,pp=8,sequence-parallel=off,recompute=selective", 10 + 24. / 8},
+      {"tp=8,pp=8,sequence-parallel=on,recompute=selective", 34. / 8},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const mal_program *p = lower("gpt3-175b", "8x8xa100-80-sxm", all[i].layout, "megatron-2021",
+                                 "{precision: fp16, seq: 2048, accumulation: 32}");
+    double sbh = 2048. * 12288;
+    near((double)p->stages[1].region_bytes[MAL_R_STASH], 12 * 7 * sbh * all[i].term, 0.03);
+  }
+}
+
+static void zero3_gathers_units(void **state) {
+  (void)state;
+  const mal_program *p = lower("llama-3-8b", "8xh100-sxm", "zero=3", "fsdp2", "{}");
+  double layer = 2. * (4096. * 4096 * 2 + 2 * 4096. * 1024 + 3 * 4096. * 14336 + 2 * 4096), end = 2. * 128256 * 4096;
+  near((double)p->stages[0].region_bytes[MAL_R_GATHER], 2 * layer + end, 0.01);
+  assert_int_equal(lower("llama-3-8b", "8xh100-sxm", "zero=1", "megatron", "{}")->stages[0].region_bytes[MAL_R_GATHER],
+                   0);
+}
+
+/* --- totals --------------------------------------------------------------------------------------------------------------- */
+
+static void flops_do_not_depend_on_layout(void **state) {
+  (void)state;
+  static const char *const layouts[] = {"tp=1",
+                                        "tp=8",
+                                        "pp=4,dp=2",
+                                        "pp=2,vpp=2,dp=4",
+                                        "cp=2",
+                                        "zero=3,recompute=full",
+                                        "pp=4,schedule=zb-h1,dp=2",
+                                        "pp=2,schedule=dualpipe,dp=4"};
+  double wanted = 0;
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    const mal_program *p = lower("llama-3-8b", "8xh100-sxm", layouts[i], "fsdp2", "{seq: 4096, global-batch: 64}");
+    if (i == 0) {
+      /* 6 N per token without the embedding, and causal attention: 6 L s h */
+      double n = (double)p->plan->model.parameters - 128256. * 4096, tokens = 64. * 4096;
+      wanted = p->model_flops;
+      near(wanted, tokens * (6 * n + 6. * 32 * 4096 * 4096), 0.002);
+    }
+    near(p->model_flops, wanted, 1e-6);
+    assert_true(p->hardware_flops >= p->model_flops * (1 - 1e-9));
+  }
+}
+
+static void bytes_by_axis(void **state) {
+  (void)state;
+  const mal_program *p = lower("llama-3-8b", "8xh100-sxm", "tp=2,pp=2,dp=2,sequence-parallel=on", "megatron",
+                               "{seq: 4096, accumulation: 8}");
+  assert_int_equal(p->boundary_bytes, 4096 / 2 * 4096 * 2);
+  near(p->bytes_sent[MAL_AXES], 8. * (double)p->boundary_bytes, 1e-9);
+  /* Sequence parallelism: all-gather and reduce-scatter, twice forward and twice backward, and two more gathers backward */
+  double message = 4096. * 4096 * 2;
+  assert_true(p->bytes_sent[MAL_AXIS_TP] >= 8 * 16 * 8 * message / 2);
+  assert_true(p->bytes_sent[MAL_AXIS_DP] > 0);
+  assert_true(p->bytes_sent[MAL_AXIS_EP] == 0);
+}
+
+static void shown(void **state) {
+  (void)state;
+  mal_error e;
+  mal_json schema;
+  assert_ok(mal_json_read(&arena, MALHA_SOURCE "/docs/schema/program.json", &schema, &e), e);
+  static const char *const layouts[] = {"tp=2,pp=2,dp=2", "zero=3", "pp=4,schedule=zb-h1,dp=2", "zero=3,hybrid=2"};
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    const mal_program *p = lower("llama-3-8b", "8xh100-sxm", layouts[i], "", "{accumulation: 8}");
+    json_t *json = mal_program_json(p);
+    assert_true(schema_accepts(schema.root, schema.root, json, "program"));
+    json_decref(json);
+    char *text = mal_program_text(&arena, p);
+    for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+      if (mal_utf8_width(line) > 80) fail_msg("wider than 80: %s", line);
+  }
+  mal_json_free(&schema);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_weight_once),
+      cmocka_unit_test(stages_hold_the_layers),
+      cmocka_unit_test(bytes_per_parameter),
+      cmocka_unit_test(experts_shard_over_their_own_ranks),
+      cmocka_unit_test(frozen_weights_have_no_states),
+      cmocka_unit_test(offload_moves_states),
+      cmocka_unit_test(memory_is_a_sum_of_regions),
+      cmocka_unit_test(first_stage_holds_activations),
+      cmocka_unit_test(recomputation_buys_memory),
+      cmocka_unit_test(activations_of_korthikanti),
+      cmocka_unit_test(zero3_gathers_units),
+      cmocka_unit_test(flops_do_not_depend_on_layout),
+      cmocka_unit_test(bytes_by_axis),
+      cmocka_unit_test(shown),
+  };
+  return cmocka_run_group_tests(tests, open_arena, close_arena);
+}
