@@ -140,8 +140,8 @@ printf '{"version": 1, "model": ' >plan.json
 refuses 'plan.json' plan --from plan.json
 printf '{}' >plan.json
 refuses 'plan.json' plan --from plan.json
-printf '{"version": 99, "model": "llama-3-8b"}' >plan.json
-refuses 'version' plan --from plan.json
+printf '{"malha_plan": 99, "model": "llama-3-8b"}' >plan.json
+refuses "99" plan --from plan.json
 refuses 'huge.json' plan --from huge.json
 refuses 'folder' lower --from folder
 

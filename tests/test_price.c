@@ -276,10 +276,10 @@ static void test_remedies(void **state) {
                   (double)r[i].estimate.total_bytes / 0x1p30);
     assert_true(r[i].estimate.fits);
     lora |= strstr(r[i].change, "lora") != NULL;
-    nodes |= strstr(r[i].change, "--machine") != NULL;
+    nodes |= strstr(r[i].change, "--on") != NULL;
   }
   assert_true(lora && nodes);
-  assert_non_null(strstr(r[count - 1].change, "--machine")); /* more hardware comes last */
+  assert_non_null(strstr(r[count - 1].change, "--on")); /* more hardware comes last */
   mal_arena_free(&p.a);
 }
 

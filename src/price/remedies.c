@@ -203,7 +203,7 @@ static void more_nodes(shop *s) {
       if (*also[i] && (!apply(s->a, also[i], p) || goes_back(s->plan, p))) continue;
       const char *words =
           mal_print(s->a, *also[i] ? _("%lld nodes, and%s") : _("%lld nodes%s"), (long long)(now * times), also[i]);
-      if (consider(s, p, mal_print(s->a, "--machine %s%s", spec, also[i]), words, D_MONEY)) return;
+      if (consider(s, p, mal_print(s->a, "--on %s%s", spec, also[i]), words, D_MONEY)) return;
     }
   }
 }

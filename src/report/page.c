@@ -1,6 +1,7 @@
 /* Pages and tables. Widths are counted in characters, so that UTF-8 lines up. */
 #include "report/page.h"
 #include "core/utf8.h"
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,6 +75,15 @@ static size_t width_of(const char *text, size_t length) {
   return width;
 }
 
+/* A word; a number keeps its unit ("6.83 GWh", "64 %"). */
+static size_t word_length(const char *text) {
+  size_t length = strcspn(text, " \n");
+  while (length && text[length] == ' ' && isdigit((unsigned char)text[length - 1]) &&
+         (isalpha((unsigned char)text[length + 1]) || text[length + 1] == '%'))
+    length += 1 + strcspn(text + length + 1, " \n");
+  return length;
+}
+
 void mal_page_wrap(mal_page *p, size_t column, size_t indent, const char *text) {
   bool first = true;
   while (*text) {
@@ -85,7 +95,7 @@ void mal_page_wrap(mal_page *p, size_t column, size_t indent, const char *text) 
       text++;
       continue;
     }
-    size_t length = strcspn(text, " \n"), width = width_of(text, length);
+    size_t length = word_length(text), width = width_of(text, length);
     if (!first && column + 1 + width > MAL_PAGE_COLUMNS) {
       put_bytes(p, "\n", 1);
       put_spaces(p, indent);
