@@ -115,7 +115,7 @@ typedef struct traffic {
 } traffic;
 
 static bool over_data_ranks(const mal_instruction *i) {
-  if (i->op != MAL_OP_COLLECTIVE) return false;
+  if (i->op != MAL_OP_COLLECTIVE || i->cause != MAL_TIME_DP) return false;
   if (i->axes == MAL_AXES_SHARD || i->axes == MAL_AXES_REPLICA) return true;
   return i->axes & (1 << MAL_AXIS_DP | 1 << MAL_AXIS_EDP);
 }

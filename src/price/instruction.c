@@ -5,7 +5,6 @@
 /* Megatron's fused softmax kernel takes 4 rows of attention batches at once, scores of 16 < length <= 4096 (megatron/core/fusions/
  * fused_softmax.py, is_kernel_available); otherwise scale, mask, softmax and two casts run one after another. */
 static const double slow_softmax = 3;
-static const double unfused_optimizer = 2.5; /* one kernel per tensor operation: the states pass several times */
 static const double host_copy =
     0.88; /* pinned copies reach .87 to .88 of x16 (nvbandwidth on H200, stas00/ml-engineering) */
 /* CPU Adam with AVX streams its states at most at what memory gives; DeepSpeed's reaches about half (arXiv 2101.06840, table 4). */
@@ -47,39 +46,32 @@ static bool on_host(const mal_block *b, const mal_instruction *i) {
   return false;
 }
 
+static double host_time(const mal_machine *m, double bytes) {
+  double rate = m->node->ram_bytes_per_s.value / (double)m->gpus_per_node;
+  return bytes / (host_memory * (rate > 0 ? rate : m->gpu->pcie_bytes_per_s.value));
+}
+
 static double memory_time(const mal_plan *plan, const mal_block *b, const mal_instruction *i) {
   const mal_machine *m = &plan->machine;
   const mal_sizes *s = &b->sizes[i->sizes];
-  double bytes = mal_instruction_bytes(b, i), rate = mal_memory_rate(m);
-  switch (i->op) {
-  case MAL_OP_OPTIMIZER:
-  case MAL_OP_SUM_SQUARES:
-    if (on_host(b, i)) {
-      double host = m->node->ram_bytes_per_s.value / (double)m->gpus_per_node;
-      return bytes / (host_memory * (host > 0 ? host : m->gpu->pcie_bytes_per_s.value));
-    }
-    if (!plan->profile->fused_optimizer && i->op == MAL_OP_OPTIMIZER) bytes *= unfused_optimizer;
-    break;
-  case MAL_OP_SOFTMAX: {
+  double bytes = mal_instruction_bytes(b, i);
+  if (on_host(b, i)) return host_time(m, bytes);
+  if (i->op != MAL_OP_OPTIMIZER && i->op != MAL_OP_SUM_SQUARES) bytes *= plan->profile->memory_pass.value;
+  if (i->op == MAL_OP_SOFTMAX && plan->profile->fused_softmax) {
     bool kernel = s->v[1] > 16 && s->v[1] <= 4096 && s->v[1] % 4 == 0 && s->v[0] / s->v[1] % 4 == 0;
-    bytes *= plan->profile->memory_pass.value;
-    if (plan->profile->fused_softmax && !kernel) bytes *= slow_softmax;
-    break;
+    if (!kernel) bytes *= slow_softmax;
   }
-  default: bytes *= plan->profile->memory_pass.value;
-  }
-  return bytes / rate + m->gpu->cal.launch_s.value;
+  return bytes / mal_memory_rate(m) + m->gpu->cal.launch_s.value;
 }
 
 /* Kernels that frameworks start for one instruction. Flash backward: preprocess, main, convert. */
-int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i) {
+int mal_instruction_kernels(const mal_instruction *i) {
   bool grad = i->flags & MAL_INS_GRAD;
   switch (i->op) {
   case MAL_OP_ATTENTION: return grad ? 3 : 1;
   case MAL_OP_NORM: return grad ? 2 : 1;
   case MAL_OP_ROUTE: return 4;
   case MAL_OP_PERMUTE: return 2;
-  case MAL_OP_OPTIMIZER: return plan->profile->fused_optimizer ? 1 : 12;
   case MAL_OP_RECV: return 0;
   default: return 1;
   }
@@ -93,7 +85,7 @@ double mal_host_time(const mal_plan *plan, double kernels) {
 
 double mal_price_instruction(const mal_plan *plan, const mal_block *b, const mal_instruction *i, double *host_s) {
   const mal_sizes *s = &b->sizes[i->sizes];
-  if (host_s) *host_s = mal_host_time(plan, mal_instruction_kernels(plan, i));
+  if (host_s) *host_s = mal_host_time(plan, mal_instruction_kernels(i));
   switch (i->op) {
   case MAL_OP_MATMUL: return mal_product_time(plan, i, s, mal_instruction_bytes(b, i));
   case MAL_OP_ATTENTION: return mal_attention_time(plan, i, s, mal_instruction_bytes(b, i));
