@@ -62,6 +62,8 @@ const mal_field mal_profile_table[] = {
     BOOL(overlap_pp),
     BOOL(overlap_cp),
     BOOL(tp_backward_async),
+    BOOL(pp_scatter_gather),
+    INT(bucket_elements_per_rank, 1e9),
     INT(bucket_elements, 1e12),
     INT(prefetch, 64),
     BOOL(reduce_each_micro_batch),

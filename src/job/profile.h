@@ -35,6 +35,8 @@ typedef struct mal_profile {
   /* overlap when the layout does not say */
   bool overlap_tp, overlap_dp_grad, overlap_dp_param, overlap_pp, overlap_cp;
   bool tp_backward_async;    /* input-gradient sums over tp run beside the weight gradient (Megatron 2022 and later), forward waits */
+  bool pp_scatter_gather;    /* a message between stages is cut over tp and gathered behind (Megatron, SC 21, section 4.1) */
+  int64_t bucket_elements_per_rank; /* the bucket is at least so large for each data-parallel rank */
   int64_t bucket_elements;   /* gradient bucket */
   int64_t prefetch;          /* FSDP units gathered ahead */
   bool reduce_each_micro_batch; /* FSDP: reduce-scatter after every micro-batch rather than once a step */

@@ -94,6 +94,8 @@ static void reduce_bucket(mal_builder *b, const sync *s, unsigned axes, bool sha
 
 static int64_t bucket_size(const mal_builder *b, int64_t elements) {
   int64_t size = b->profile->bucket_elements > 0 ? b->profile->bucket_elements : elements;
+  int64_t least = b->profile->bucket_elements_per_rank * b->layout->dp * b->layout->cp;
+  if (size < least) size = least;
   if (mal_ceil_div(elements, size) > MAX_BUCKETS) size = mal_ceil_div(elements, MAX_BUCKETS);
   return size;
 }

@@ -176,7 +176,7 @@ static mal_status finish_stage(assembly *s, mal_stage *stage) {
 static int64_t boundary_bytes(const mal_plan *plan) {
   const mal_layout *l = &plan->layout;
   int64_t tokens = l->micro_batch * (plan->job.seq / l->cp);
-  if (l->sequence_parallel == MAL_ON) tokens /= l->tp;
+  if (l->sequence_parallel == MAL_ON || plan->profile->pp_scatter_gather) tokens /= l->tp;
   return tokens * plan->model.hidden *
          (int64_t)mal_dtype_bytes[mal_precision_store((mal_precision)plan->job.precision)];
 }
