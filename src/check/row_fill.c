@@ -163,6 +163,11 @@ static mal_status fill_recompute(mal_filled *f, mal_layout *l, mal_error *e) {
     return MAL_OK;
   }
   const char *text = fill_text(f, "recompute", t->recompute, f->row->framework->recompute, "none");
+  if (word(text, "selective") && word(f->row->framework->selective, "half")) {
+    l->recompute = MAL_RECOMPUTE_FULL;
+    l->recompute_layers = (f->layers / l->pp + 1) / 2;
+    return MAL_OK;
+  }
   return find_name(mal_recompute_name, text, "recompute", &l->recompute, e);
 }
 
@@ -185,6 +190,7 @@ mal_status mal_fill_layout(mal_arena *a, mal_filled *f, const mal_model *model, 
   mal_status s = *w->layout ? mal_layout_parse(a, w->layout, l, e) : MAL_OK;
   if (s == MAL_OK) s = fill_job(f, job, e);
   if (s != MAL_OK) return s;
+  f->layers = model->layers;
   fill_split(f, machine, l);
   fill_experts(f, model, l);
   fill_micro_batch(f, l);

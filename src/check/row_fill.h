@@ -6,6 +6,7 @@
 typedef struct mal_filled {
   mal_arena *arena;
   mal_row *row;
+  int64_t layers; /* of the model */
   char *notes; /* "name=value" of each default taken */
 } mal_filled;
 

@@ -55,6 +55,7 @@ const mal_field mal_profile_table[] = {
     CHOICE(logits, logits_name),
     INT(logits_bytes, 64),
     CHOICE(launch, launch_name),
+    INT(permute_passes, 100),
     INT(kernels_extra, 1000),
     BOOL(overlap_tp),
     BOOL(overlap_dp_grad),

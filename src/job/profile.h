@@ -31,6 +31,7 @@ typedef struct mal_profile {
   int logits;                /* mal_logits */
   int64_t logits_bytes;      /* bytes held per logit at the peak of the loss, all copies together */
   int launch;                /* mal_launch */
+  int64_t permute_passes;    /* memory passes of a token permutation, over the one that a fused kernel makes; 0: 1 */
   int64_t kernels_extra;     /* small kernels per layer and pass beyond the lowered ones */
   /* overlap when the layout does not say */
   bool overlap_tp, overlap_dp_grad, overlap_dp_param, overlap_pp, overlap_cp;

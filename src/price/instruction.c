@@ -57,6 +57,7 @@ static double memory_time(const mal_plan *plan, const mal_block *b, const mal_in
   double bytes = mal_instruction_bytes(b, i);
   if (on_host(b, i)) return host_time(m, bytes);
   if (i->op != MAL_OP_OPTIMIZER && i->op != MAL_OP_SUM_SQUARES) bytes *= plan->profile->memory_pass.value;
+  if (i->op == MAL_OP_PERMUTE && plan->profile->permute_passes > 1) bytes *= (double)plan->profile->permute_passes;
   if (i->op == MAL_OP_SOFTMAX && plan->profile->fused_softmax) {
     bool kernel = s->v[1] > 16 && s->v[1] <= 4096 && s->v[1] % 4 == 0 && s->v[0] / s->v[1] % 4 == 0;
     if (!kernel) bytes *= slow_softmax;
