@@ -260,6 +260,29 @@ static void activations_of_korthikanti(void **state) {
   }
 }
 
+/* Peak memory over the stages, GB as printed: Qi et al. 2024 (arXiv 2401.10241), Table 5; first and last stage one layer less. */
+static void published_peaks(void **state) {
+  (void)state;
+  static const char small[] = "layers=30,hidden=4096,heads=32,ffn=16384,vocab=50304,positions=1024";
+  static const char large[] = "layers=46,hidden=5120,heads=40,ffn=20480,vocab=50304,positions=1024";
+  const struct {
+    const char *model, *machine, *layout, *job;
+    double gib;
+  } all[] = {
+      {small, "8xa100-80-sxm", "pp=8,micro-batch=3,schedule=1f1b", "{seq: 1024, global-batch: 72}", 39},
+      {small, "8xa100-80-sxm", "pp=8,micro-batch=3,vpp=4", "{seq: 1024, global-batch: 72}", 48},
+      {small, "8xa100-80-sxm", "pp=8,micro-batch=3,schedule=zb-h1", "{seq: 1024, global-batch: 72}", 42},
+      {large, "2x8xa100-80-sxm", "pp=16,micro-batch=1,schedule=1f1b", "{seq: 1024, global-batch: 48}", 32},
+      {large, "2x8xa100-80-sxm", "pp=16,micro-batch=1,vpp=3", "{seq: 1024, global-batch: 48}", 39},
+      {large, "2x8xa100-80-sxm", "pp=16,micro-batch=1,schedule=zb-h1", "{seq: 1024, global-batch: 48}", 33},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const char *layout = mal_print(&arena, "%s,embedding-in-layers=on", all[i].layout);
+    const mal_program *p = lower(all[i].model, all[i].machine, layout, "zero-bubble", all[i].job);
+    near((double)p->stages[p->worst_stage].total_bytes / 0x1p30, all[i].gib, 0.06);
+  }
+}
+
 static void zero3_gathers_units(void **state) {
   (void)state;
   const mal_program *p = lower("llama-3-8b", "8xh100-sxm", "zero=3", "fsdp2", "{}");
@@ -338,6 +361,7 @@ int main(void) {
       cmocka_unit_test(first_stage_holds_activations),
       cmocka_unit_test(recomputation_buys_memory),
       cmocka_unit_test(activations_of_korthikanti),
+      cmocka_unit_test(published_peaks),
       cmocka_unit_test(zero3_gathers_units),
       cmocka_unit_test(flops_do_not_depend_on_layout),
       cmocka_unit_test(bytes_by_axis),
