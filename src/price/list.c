@@ -92,7 +92,8 @@ static void finish(lister *l, int count) {
 
 static void add_host(const mal_plan *plan, const mal_block *b, mal_list list, mal_list_time *t) {
   bool layer = b->block_class == MAL_B_LAYER && list != MAL_L_W && list != MAL_L_GATHER && list != MAL_L_REDUCE;
-  for (int i = 0; i < b->count[list]; i++) t->kernels += mal_instruction_kernels(&b->list[list][i]);
+  for (int i = 0; i < b->count[list]; i++)
+    t->kernels += mal_instruction_kernels(&b->list[list][i], &b->sizes[b->list[list][i].sizes]);
   if (layer && b->count[list] > 0) t->kernels += (int)plan->profile->kernels_extra;
   t->host_s = mal_host_time(plan, t->kernels);
   if (list == MAL_L_GATHER || list == MAL_L_REDUCE || t->host_s <= 0) return;
