@@ -9,7 +9,8 @@
 typedef struct mal_framework {
   const char *framework, *notes, *kernels, *mixed_precision, *match_precision, *match_year; /* patterns with * and ?, case ignored; "" matches all */
   const char *profile, *graph_profile;                       /* the latter when a recipe captures CUDA graphs; "" none */
-  const char *recompute, *attention, *precision, *optimizer, *lora_targets, *layout, *selective; /* "" nothing to add; selective: "half": full on half of the layers */
+  const char *recompute, *attention, *precision, *optimizer, *lora_targets, *layout, *selective, *inferred; /* "" nothing to add; selective: "half": full on half of the layers; inferred: a column
+                                                        whose value the notes call inferred, so that it counts as blank */
   const char *vpp, *etp; /* "layer": one layer a chunk, at most 12; "tp": as tp; else a number */
   int64_t micro_batch, micro_batch_pp, zero, seq_par, flash, tp, pp; /* MAL_BLANK: no default */
   const char *source;

@@ -146,7 +146,8 @@ static void fill_chunks(mal_filled *f, const mal_model *m, mal_layout *l) {
 }
 
 static void fill_schedule(const mal_trial *t, mal_layout *l) {
-  if (strcasestr(t->schedule, "ZB")) l->schedule = MAL_ZB_H1;
+  if (strcasestr(t->schedule, "ZB-2p") || strcasestr(t->schedule, "ZB-H2")) l->schedule = MAL_ZB_2P;
+  else if (strcasestr(t->schedule, "ZB")) l->schedule = MAL_ZB_H1;
   else if (strcasestr(t->schedule, "DualPipe")) l->schedule = MAL_DUALPIPE;
   else if (strcasestr(t->schedule, "gpipe")) l->schedule = MAL_GPIPE;
   else l->schedule = l->vpp > 1 ? MAL_INTERLEAVED : MAL_1F1B;
@@ -162,7 +163,9 @@ static mal_status fill_recompute(mal_filled *f, mal_layout *l, mal_error *e) {
     mal_filled_note(f, "recompute-layers=%lld(recipe)", (long long)r->recompute_layers);
     return MAL_OK;
   }
-  const char *text = fill_text(f, "recompute", t->recompute, f->row->framework->recompute, "none");
+  bool inferred = word(f->row->framework->inferred, "recompute");
+  const char *text =
+      fill_text(f, "recompute", inferred ? "" : t->recompute, f->row->framework->recompute, "none");
   if (word(text, "selective") && word(f->row->framework->selective, "half")) {
     l->recompute = MAL_RECOMPUTE_FULL;
     l->recompute_layers = (f->layers / l->pp + 1) / 2;
