@@ -161,7 +161,7 @@ static double *done_at(const tables *t, double *done, int64_t part, bool backwar
 }
 
 /* Messages take no time and hold nobody; returns the step's span and checks what every computation needs. */
-static double replay(const tables *t, costs cost, double *busy) {
+static double replay(const tables *t, costs cost, double *busy, double *ends) {
   int64_t parts = t->layout.schedule == MAL_DUALPIPE ? t->pp : t->pp * t->chunks, at[64] = {0};
   double now[64] = {0}, span = 0, *done = test_calloc((size_t)(parts * 2 * t->micro_batches), sizeof *done);
   bool moved = true;
@@ -189,6 +189,7 @@ static double replay(const tables *t, costs cost, double *busy) {
   for (int64_t s = 0; s < t->pp; s++) {
     assert_int_equal(at[s], t->count[s]);
     if (now[s] > span) span = now[s];
+    if (ends) ends[s] = now[s];
   }
   test_free(done);
   return span;
@@ -203,7 +204,7 @@ static void check_tables(int kind, int64_t pp, int64_t vpp, int64_t micro_batche
     check_slots(&t, s);
   }
   check_rendezvous(&t);
-  replay(&t, (costs){1, 1, 1}, busy);
+  replay(&t, (costs){1, 1, 1}, busy, NULL);
   mal_arena_free(&t.arena);
 }
 
@@ -214,6 +215,7 @@ static void complete_and_free_of_deadlock(void **state) {
       check_tables(MAL_GPIPE, pp, 1, m);
       check_tables(MAL_1F1B, pp, 1, m);
       check_tables(MAL_ZB_H1, pp, 1, m);
+      check_tables(MAL_ZB_2P, pp, 1, m);
     }
   for (int64_t pp = 1; pp <= 9; pp++)
     for (int64_t vpp = 2; vpp <= 6; vpp++)
@@ -229,9 +231,24 @@ static double bubble(int kind, int64_t pp, int64_t vpp, int64_t micro_batches, c
   tables t;
   double busy[64] = {0}, worst = 0;
   assert_true(build(&t, kind, pp, vpp, micro_batches));
-  double span = replay(&t, cost, busy);
+  double span = replay(&t, cost, busy, NULL);
   for (int64_t s = 0; s < pp; s++)
     if (span - busy[s] > worst) worst = span - busy[s];
+  mal_arena_free(&t.arena);
+  return worst;
+}
+
+/* Idle time of a stage between its own first and last computation: what a step costs where stages need not wait for one
+ * another at its end (ibid., section 4, post-validation of the optimizer step). */
+static double inner_bubble(int kind, int64_t pp, int64_t micro_batches, costs cost) {
+  tables t;
+  double busy[64] = {0}, ends[64], worst = 0;
+  assert_true(build(&t, kind, pp, 1, micro_batches));
+  replay(&t, cost, busy, ends);
+  for (int64_t s = 0; s < pp; s++) {
+    double idle = ends[s] - busy[s] - (double)s * cost.f;
+    if (idle > worst) worst = idle;
+  }
   mal_arena_free(&t.arena);
   return worst;
 }
@@ -305,6 +322,8 @@ static void bubbles_of_the_papers(void **state) {
         assert_float_equal(bubble(MAL_INTERLEAVED, pp, v, pp * 4, c), (double)(pp - 1) * all, 1e-9);
       /* Qi et al. 2024, Table 2: (p-1)(TF+TB-TW) */
       assert_float_equal(bubble(MAL_ZB_H1, pp, 1, 3 * pp, c), (double)(pp - 1) * (c.f + c.b - c.w), 1e-9);
+      double h2 = (double)(pp - 1) * (c.f + c.b - 2 * c.w);
+      assert_true(inner_bubble(MAL_ZB_2P, pp, 4 * pp, c) <= h2 + 1e-9);
     }
     /* DeepSeek-V3 report, Table 2: (PP/2-1)(F&B + B - 3W), where their B is our B + W. Without the overlap of a forward with
      * a backward F&B is their sum; then parts start earlier than a fused pair could, so less is idle. */
@@ -327,6 +346,8 @@ static void in_flight(void **state) {
     assert_int_equal(mal_schedule_slots(&l, 64, s, 0), 64);
     l.schedule = MAL_ZB_H1; /* Qi et al.: every stage holds what 1F1B's first holds */
     assert_int_equal(mal_schedule_slots(&l, 64, s, 0), 8);
+    l.schedule = MAL_ZB_2P; /* ibid., section 4: ZB-2p has twice the memory of 1F1B's first stage */
+    assert_int_equal(mal_schedule_slots(&l, 64, s, 0), 16);
     l.schedule = MAL_DUALPIPE; /* DeepSeek-V3, Table 2: PP + 1 micro-batches, both directions together */
     assert_int_equal(mal_schedule_slots(&l, 64, s, 0) + mal_schedule_slots(&l, 64, s, 1), 9);
   }

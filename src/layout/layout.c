@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const mal_schedule_name[] = {"1f1b", "interleaved", "gpipe", "zb-h1", "dualpipe", NULL};
+const char *const mal_schedule_name[] = {"1f1b", "interleaved", "gpipe", "zb-h1", "zb-2p", "dualpipe", NULL};
 const char *const mal_recompute_name[] = {"none", "selective", "full", NULL};
 const char *const mal_cp_name[] = {"ring", "alltoall", "allgather", NULL};
 const char *const mal_offload_name[] = {"none", "cpu", "nvme", NULL};
@@ -34,7 +34,7 @@ const mal_option mal_layout_options[] = {
     COUNT("micro-batch", micro_batch, "sequences of one micro-batch"),
     CHOICE("recompute", recompute, "HOW", mal_recompute_name, "activation recomputation: none, selective, full"),
     COUNT("recompute-layers", recompute_layers, "layers of each stage that full recomputation covers (default: all)"),
-    CHOICE("schedule", schedule, "NAME", mal_schedule_name, "1f1b, interleaved, gpipe, zb-h1, dualpipe"),
+    CHOICE("schedule", schedule, "NAME", mal_schedule_name, "1f1b, interleaved, gpipe, zb-h1, zb-2p, dualpipe"),
     CHOICE("cp-kind", cp_kind, "HOW", mal_cp_name, "context parallel attention: ring, alltoall, allgather"),
     CHOICE("attention", attention, "KERNEL", mal_attention_name,
            "unfused, flash1, flash2, cudnn (default: the profile's)"),

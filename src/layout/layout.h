@@ -5,7 +5,7 @@
 #include "job/job.h"
 #include "job/profile.h"
 
-typedef enum mal_schedule_kind { MAL_1F1B, MAL_INTERLEAVED, MAL_GPIPE, MAL_ZB_H1, MAL_DUALPIPE, MAL_SCHEDULES } mal_schedule_kind;
+typedef enum mal_schedule_kind { MAL_1F1B, MAL_INTERLEAVED, MAL_GPIPE, MAL_ZB_H1, MAL_ZB_2P, MAL_DUALPIPE, MAL_SCHEDULES } mal_schedule_kind;
 typedef enum mal_recompute { MAL_RECOMPUTE_NONE, MAL_RECOMPUTE_SELECTIVE, MAL_RECOMPUTE_FULL, MAL_RECOMPUTES } mal_recompute;
 typedef enum mal_cp_kind { MAL_CP_RING, MAL_CP_ALLTOALL, MAL_CP_ALLGATHER } mal_cp_kind;
 typedef enum mal_offload { MAL_OFFLOAD_NONE, MAL_OFFLOAD_CPU, MAL_OFFLOAD_NVME } mal_offload;

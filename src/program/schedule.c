@@ -181,7 +181,9 @@ int64_t mal_schedule_part(const mal_layout *l, int64_t stage, int64_t chunk) {
   return mal_pipe_virtual(&p, stage, chunk);
 }
 
-bool mal_schedule_splits(const mal_layout *l) { return l->schedule == MAL_ZB_H1 || l->schedule == MAL_DUALPIPE; }
+bool mal_schedule_splits(const mal_layout *l) {
+  return l->schedule == MAL_ZB_H1 || l->schedule == MAL_ZB_2P || l->schedule == MAL_DUALPIPE;
+}
 
 /* --- slots --------------------------------------------------------------------------------------------------------- */
 
@@ -240,5 +242,6 @@ int64_t mal_schedule_slots(const mal_layout *l, int64_t micro_batches, int64_t s
   }
   if (p.kind == MAL_1F1B) most = p.pp - stage;
   if (p.kind == MAL_ZB_H1) most = p.pp;
+  if (p.kind == MAL_ZB_2P) most = 2 * p.pp;
   return most < micro_batches ? most : micro_batches;
 }

@@ -6,7 +6,8 @@
  * stages are parts of one global sequence, and no stage can wait in a circle, even where each SEND waits for its RECV.
  *
  * Sources: GPipe (Huang et al. 2019); 1F1B (Narayanan et al., PipeDream-Flush); interleaved 1F1B (Narayanan et al. 2021,
- * and Megatron-LM's pipeline_parallel/schedules.py); ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, 2024, section 3.1);
+ * and Megatron-LM's pipeline_parallel/schedules.py); ZB-H1 and ZB-H2 (Qi et al., Zero Bubble Pipeline Parallelism, 2024, sections 2.1 and 2.2; their
+ * ZB-1p and ZB-2p search for orders within the same memory);
  * DualPipe (DeepSeek-V3 report, section 3.2.1, and github.com/deepseek-ai/DualPipe). */
 #ifndef MAL_PROGRAM_SCHEDULE_H
 #define MAL_PROGRAM_SCHEDULE_H

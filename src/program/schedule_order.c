@@ -69,15 +69,16 @@ static void order_interleaved(const mal_pipe *p, int64_t stage, mal_pipe_emit *e
   }
 }
 
-/* 1F1B with W put off by `stage` micro-batches, so that every stage holds at most pp and W fills the drain. */
-static void order_zb_h1(const mal_pipe *p, int64_t stage, mal_pipe_emit *emit, void *context) {
-  int64_t all = p->micro_batches, warm = least(all, p->pp - stage - 1), w = 0;
+/* 1F1B, run `far` times as far ahead, with W put off by far · stage micro-batches: every stage holds at most far · pp and W
+ * fills the drain. far 1: ZB-H1; far 2: ZB-H2 with one F more, the order inside ZB-2p's memory whose fill has no bubble. */
+static void order_zb(const mal_pipe *p, int64_t far, int64_t stage, mal_pipe_emit *emit, void *context) {
+  int64_t all = p->micro_batches, warm = least(all, far * (p->pp - stage) - 1), w = 0;
   for (int64_t m = 0; m < warm; m++) emit(context, MAL_S_F, 0, m);
   for (int64_t m = 0; m < all; m++) {
     bool steady = warm + m < all;
     if (steady) emit(context, MAL_S_F, 0, warm + m);
     emit(context, MAL_S_B, 0, m);
-    if (!steady || m >= stage) emit(context, MAL_S_W, 0, w++);
+    if (!steady || m >= far * stage) emit(context, MAL_S_W, 0, w++);
   }
   while (w < all) emit(context, MAL_S_W, 0, w++);
 }
@@ -144,7 +145,8 @@ void mal_pipe_order(const mal_pipe *p, int64_t stage, mal_pipe_emit *emit, void 
   switch (p->kind) {
   case MAL_GPIPE: order_gpipe(p, emit, context); break;
   case MAL_INTERLEAVED: order_interleaved(p, stage, emit, context); break;
-  case MAL_ZB_H1: order_zb_h1(p, stage, emit, context); break;
+  case MAL_ZB_H1: order_zb(p, 1, stage, emit, context); break;
+  case MAL_ZB_2P: order_zb(p, 2, stage, emit, context); break;
   case MAL_DUALPIPE: order_dualpipe(p, stage, emit, context); break;
   default: order_1f1b(p, stage, emit, context); break;
   }
@@ -165,6 +167,9 @@ int64_t mal_pipe_time(const mal_pipe *p, int64_t stage, bool backward, int64_t c
     int64_t turn = backward ? p->chunks - 1 - chunk : chunk, k = m / pp * pp * p->chunks + turn * pp + m % pp;
     return backward ? 2 * (k + behind) + 2 * pp * p->chunks - 1 : 2 * (k + stage);
   }
+  case MAL_ZB_2P: /* F in steady state sits between two B, which come as in 1F1B */
+    if (backward) return pp + 1 + behind + 2 * m;
+    return m < 2 * (pp - stage) ? stage + m : 2 * (m - pp) + 3 * stage + 1;
   default: /* 1F1B and ZB-H1, whose W are nobody else's concern: F and B of one unit, each as early as it can */
     if (backward) return pp + behind + 2 * m;
     return m < pp - stage ? stage + m : stage + 2 * m;
