@@ -68,6 +68,7 @@ refuses 'tokens' plan llama-3-8b $LAYOUT --tokens -5
 refuses 'tokens' plan llama-3-8b $LAYOUT --tokens nan
 refuses 'seq' plan llama-3-8b $LAYOUT --seq 1e99
 refuses 'seq' plan llama-3-8b $LAYOUT --seq lots
+refuses 'tokens' plan llama-3-8b $LAYOUT --deadline 30d
 refuses 'batch' plan llama-3-8b $LAYOUT --global-batch 7
 refuses 'heads' plan llama-3-8b --on 16x7xh100-sxm --layout tp=7,micro-batch=1
 refuses 'tp|GPU' plan llama-3-8b --on 8xh100-sxm --layout tp=16,micro-batch=1

@@ -57,6 +57,16 @@ assert abs(sum(l["time_s"].values()) - l["step_s"]) < 1e-6 * l["step_s"]
 assert l["interval"]["low_s"] <= l["step_s"] <= l["interval"]["high_s"]
 END
 
+# A deadline and a budget are part of the question.
+expect 1 plan $SMALL --tokens 15T --deadline 30d
+shows '^deadline +missed'
+expect 0 plan $SMALL --tokens 1G --deadline 30d --usd-per-gpu-hour 2 --budget "USD 20000"
+shows '^deadline +kept'
+shows '^budget +kept'
+expect 1 plan $SMALL --tokens 15T --usd-per-gpu-hour 2 --budget 20000 --json
+valid "budget"
+[ "$(value '["layouts"][0]["target"]["in_budget"]')" = False ] || fail "in_budget is not false"
+
 # It does not: the answer is no, with what would help, each of which holds when it is asked for.
 expect 1 plan $BIG --tokens 15T
 narrow "$BIG"
@@ -69,6 +79,10 @@ valid "$BIG"
 [ "$(value '["layouts"][0]["memory_bytes"]["missing"] > 0')" = True ] || fail "nothing is missing"
 python3 -c 'import json; [print(r["change"]) for r in json.load(open("out"))["remedies"]]' >changes
 [ -s changes ] || fail "no remedy"
+while read -r change; do
+  # shellcheck disable=SC2086
+  expect 0 plan $BIG $change
+done <changes
 
 # Files.
 expect 0 plan $SMALL -o plan.json --trace trace.json

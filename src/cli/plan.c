@@ -33,12 +33,13 @@ static mal_status answer_one(mal_arena *a, const mal_inputs *in, int i, mal_answ
   return status;
 }
 
-/* No is an answer: the layout, or every machine asked for, does not fit. */
+/* No is an answer: the layout does not fit, or misses its deadline or budget, on every machine asked for. */
 static mal_status verdict(const mal_answer *answers, int count, mal_error *e) {
   int refused = 0;
   for (int i = 0; i < count; i++) {
-    if (mal_answer_fits(&answers[i])) return MAL_OK;
-    refused += answers[i].status != MAL_OK;
+    const mal_answer *a = &answers[i];
+    if (mal_answer_fits(a) && mal_answer_in_time(a) && mal_answer_in_budget(a)) return MAL_OK;
+    refused += a->status != MAL_OK;
   }
   if (refused == count) return mal_fail(e, MAL_BAD, _("No machine can be split like that. %s"), answers[0].error.text);
   return MAL_NO;

@@ -87,7 +87,8 @@ const mal_verb mal_verbs[] = {
         "layers=96,hidden=12288,heads=96,ffn=49152,vocab=51200.\n\n"
         "A layout that does not fit gets the smallest changes that would make it fit, each with its speed. Nothing is "
         "switched by itself. Several machines are shown side by side.\n\n"
-        "Exit status: 0 it fits (of several machines, one does); 1 it does not; 2 bad usage or input; 3 a fault."),
+        "Exit status: 0 it fits, in time and in budget (of several machines, one does); 1 it does not; 2 bad usage or "
+        "input; 3 a fault."),
      plan_sections, plan_examples},
     {"lower", mal_cmd_lower, N_("What does each GPU do in a step?"),
      N_("the step program: blocks, schedule, memory regions"), N_("MODEL --on MACHINE --layout KEYS [OPTION...]"),

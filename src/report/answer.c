@@ -14,6 +14,16 @@ bool mal_answer_fits(const mal_answer *a) {
   return a->status == MAL_OK && a->estimate.fits && a->estimate.host_fits && a->estimate.nvme_fits;
 }
 
+bool mal_answer_in_time(const mal_answer *a) {
+  double deadline = a->plan.job.deadline_s;
+  return deadline <= 0 || a->estimate.time_to_target_s <= deadline;
+}
+
+bool mal_answer_in_budget(const mal_answer *a) {
+  double budget = a->plan.job.budget_usd;
+  return budget <= 0 || a->estimate.cost_usd <= budget;
+}
+
 typedef struct unverified {
   mal_arena *arena;
   const char **names;

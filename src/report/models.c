@@ -48,8 +48,9 @@ static void put_counts(mal_page *p, const mal_model *m) {
 }
 
 static void put_shape(mal_page *p, const mal_model *m) {
-  mal_page_field(p, LABEL, _("shape"), _("%lld layers, hidden %lld, vocabulary %s, up to %s tokens%s"),
-                 (long long)m->layers, (long long)m->hidden, mal_show_int(m->vocab), mal_show_int(m->max_positions),
+  mal_page_field(p, LABEL, _("shape"), _("%lld layers, hidden %lld, vocabulary %s%s%s"), (long long)m->layers,
+                 (long long)m->hidden, mal_show_int(m->vocab),
+                 m->max_positions ? mal_print(p->arena, _(", up to %s tokens"), mal_show_int(m->max_positions)) : "",
                  m->tied_embeddings ? _(", embedding and head tied") : "");
   if (m->mtp_layers)
     mal_page_field(p, LABEL, _("extras"), _("%lld multi-token-prediction modules, %s parameters"),

@@ -105,7 +105,11 @@ static json_t *interval_json(const mal_estimate *e) {
   return o;
 }
 
-static json_t *target_json(const mal_estimate *e) {
+static void put_promise(json_t *o, const char *key, double limit, double reached) {
+  put(o, key, limit > 0 ? json_boolean(reached <= limit) : json_null());
+}
+
+static json_t *target_json(const mal_job *j, const mal_estimate *e) {
   json_t *o = json_object();
   put_if(o, "tokens", e->tokens_to_target);
   put_if(o, "time_s", e->time_to_target_s);
@@ -113,6 +117,8 @@ static json_t *target_json(const mal_estimate *e) {
   put_if(o, "gpu_hours", e->gpu_hours);
   put_if(o, "energy_kwh", e->energy_kwh);
   put_if(o, "cost_usd", e->cost_usd);
+  put_promise(o, "in_time", j->deadline_s, e->time_to_target_s);
+  put_promise(o, "in_budget", j->budget_usd, e->cost_usd);
   return o;
 }
 
@@ -124,7 +130,7 @@ static json_t *memory_json(const mal_estimate *e) {
   return o;
 }
 
-static void put_speed(json_t *o, const mal_estimate *e) {
+static void put_speed(json_t *o, const mal_job *j, const mal_estimate *e) {
   put_real(o, "step_s", e->step_s);
   put(o, "time_s", causes_json(time_keys, NULL, e->time_s, MAL_TIME_CAUSES));
   put(o, "interval", interval_json(e));
@@ -136,7 +142,7 @@ static void put_speed(json_t *o, const mal_estimate *e) {
   put_if(o, "usd_per_mtoken", e->usd_per_mtoken);
   put_if(o, "kwh_per_mtoken", e->kwh_per_mtoken);
   put_if(o, "power_w", e->power_w);
-  put(o, "target", target_json(e));
+  put(o, "target", target_json(j, e));
 }
 
 static json_t *layout_json(mal_arena *a, const mal_plan *p, const mal_estimate *e, bool fits) {
@@ -150,7 +156,7 @@ static json_t *layout_json(mal_arena *a, const mal_plan *p, const mal_estimate *
   put(o, "nvme_fits", json_boolean(e->nvme_fits));
   put_int(o, "worst_stage", e->worst_stage);
   put(o, "memory_bytes", memory_json(e));
-  put_speed(o, e);
+  put_speed(o, &p->job, e);
   put_text(o, "why", e->why);
   return o;
 }

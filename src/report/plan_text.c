@@ -191,6 +191,22 @@ static void put_cost(mal_page *p, const mal_answer *a) {
                  e->cost_usd > 0 ? usd(p->arena, e->cost_usd) : "");
 }
 
+static void put_promise(mal_page *p, const char *label, const char *limit, bool kept, const char *reached) {
+  mal_page_styled(p, MAL_BOLD, "%-*s", LABEL, label);
+  mal_page_styled(p, kept ? MAL_GOOD : MAL_WRONG, "%s", kept ? _("kept") : _("missed"));
+  mal_page_put(p, _(": %s, of %s\n"), reached, limit);
+}
+
+static void put_promises(mal_page *p, const mal_answer *a) {
+  const mal_job *j = &a->plan.job;
+  if (j->deadline_s > 0)
+    put_promise(p, _("deadline"), mal_show_time(j->deadline_s), mal_answer_in_time(a),
+                mal_show_time(a->estimate.time_to_target_s));
+  if (j->budget_usd > 0)
+    put_promise(p, _("budget"), usd(p->arena, j->budget_usd), mal_answer_in_budget(a),
+                usd(p->arena, a->estimate.cost_usd));
+}
+
 static void put_unverified(mal_page *p, const mal_answer *a) {
   enum { SHOWN = 6 };
   const char *names[SHOWN];
@@ -256,6 +272,7 @@ void mal_report_plan(mal_page *p, const mal_answer *a) {
     put_time(p, a);
     put_speed(p, a);
     put_cost(p, a);
+    put_promises(p, a);
   } else {
     mal_page_put(p, _("\nWere memory no limit: "));
     mal_page_put(p, _("%s a step, %s tokens/s\n"), mal_show_time(a->estimate.step_s),
@@ -287,13 +304,14 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
     mal_page_put(p, "\n");
   }
   mal_table t;
-  bool target = first && first->estimate.tokens_to_target > 0;
+  bool refused = false, target = first && first->estimate.tokens_to_target > 0;
   mal_table_init(&t, p->arena, 0, "llrrrrr");
   mal_table_row(&t, MAL_DIM, _("machine"), _("fits"), _("step"), "tokens/s", "USD/Mtok", "kWh/Mtok",
-                target ? mal_print(p->arena, _("%s tok"), mal_show_count(first->estimate.tokens_to_target)) : "MFU");
+                target ? mal_show_count(first->estimate.tokens_to_target) : "MFU");
   for (int i = 0; i < count; i++) {
     const mal_answer *a = &answers[i];
     const mal_estimate *e = &a->estimate;
+    refused |= !a->status && !mal_answer_fits(a);
     if (a->status)
       mal_table_row(&t, MAL_WARN, a->asked, _("no such split"), "", "", "", "", "");
     else
@@ -311,6 +329,10 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
     }
   if (first) {
     mal_page_put(p, "\n");
+    if (refused) mal_page_field(p, LABEL, _("no"), "%s", _("does not fit; speed and cost as if memory were no limit"));
+    if (target)
+      mal_page_field(p, LABEL, mal_show_count(first->estimate.tokens_to_target), "%s",
+                     _("time for so many tokens, failures and restarts included"));
     mal_page_field(p, LABEL, _("profile"), "%s", first->plan.profile->name);
   }
   put_again(p, answers->command);
