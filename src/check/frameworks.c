@@ -22,7 +22,7 @@ static const cell framework_cells[] = {
     T(mal_framework, vpp),       T(mal_framework, etp),            N(mal_framework, micro_batch),
     N(mal_framework, micro_batch_pp), N(mal_framework, zero),      N(mal_framework, seq_par),
     N(mal_framework, flash),     N(mal_framework, tp),             N(mal_framework, pp),
-    T(mal_framework, source),
+    T(mal_framework, memory),    T(mal_framework, memory_unit),    T(mal_framework, source),
 };
 static const cell gpu_cells[] = {T(mal_published_gpu, gpu), T(mal_published_gpu, catalog), T(mal_published_gpu, node),
                                  T(mal_published_gpu, source)};

@@ -13,6 +13,8 @@ typedef struct mal_framework {
                                                         whose value the notes call inferred, so that it counts as blank */
   const char *vpp, *etp; /* "layer": one layer a chunk, at most 12; "tp": as tp; else a number */
   int64_t micro_batch, micro_batch_pp, zero, seq_par, flash, tp, pp; /* MAL_BLANK: no default */
+  const char *memory;      /* what its memory counts when the row does not say: "allocated", "reserved", "nvidia-smi"; "" reserved */
+  const char *memory_unit; /* "GB": its figures are in 10^9 bytes; "" GiB */
   const char *source;
 } mal_framework;
 

@@ -135,12 +135,13 @@ static mal_status make_plan(mal_rows *rows, mal_filled *f, mal_plan *p, mal_erro
   return mal_layout_complete(rows->arena, &p->model, &p->machine, p->profile, &p->job, &p->layout, &p->arithmetic, e);
 }
 
-static mal_memory_kind memory_kind(const char *notes) {
+static mal_memory_kind memory_kind(const char *notes, const char *framework) {
   if (strcasestr(notes, "nvidia-smi")) return MAL_MEMORY_ALL;
   if (strcasestr(notes, "allocated, not reserved") || strcasestr(notes, "max_memory_allocated") ||
       strcasestr(notes, "Peak Memory Active"))
     return MAL_MEMORY_ALLOCATED;
-  return MAL_MEMORY_RESERVED;
+  if (!strcmp(framework, "nvidia-smi")) return MAL_MEMORY_ALL;
+  return !strcmp(framework, "allocated") ? MAL_MEMORY_ALLOCATED : MAL_MEMORY_RESERVED;
 }
 
 static void make_row(mal_rows *rows, const mal_trial *t, mal_row *row) {
@@ -151,7 +152,8 @@ static void make_row(mal_rows *rows, const mal_trial *t, mal_row *row) {
   row->framework = mal_framework_of(&rows->defaults, t);
   row->recipe = mal_recipe_of(&rows->defaults, t);
   row->family = *t->family ? t->family : *t->framework ? t->framework : "unnamed";
-  row->memory_kind = memory_kind(t->notes);
+  row->memory_kind = memory_kind(t->notes, row->framework->memory);
+  row->memory_scale = strcmp(row->framework->memory_unit, "GB") ? 1 : 1e9 / (1 << 30);
   row->skipped = missing(rows->arena, t);
   if (row->skipped) return;
   mal_plan *plan = MAL_NEW(rows->arena, mal_plan);

@@ -22,6 +22,7 @@ typedef struct mal_row {
   const char *defaults;     /* "recompute=none vpp=12": what was not printed; "" none */
   const char *model_spec;   /* bare description, or the catalogue's name */
   mal_memory_kind memory_kind;
+  double memory_scale;      /* of the column, which says GiB: its source may count in 10^9 bytes */
   mal_plan *plan;           /* complete; NULL when skipped */
 } mal_row;
 

@@ -53,7 +53,7 @@ void mal_judge(mal_arena *scratch, const mal_row *row, mal_judged *j) {
   memcpy(j->time_s, x.time_s, sizeof j->time_s);
   memcpy(j->memory_bytes, x.memory_bytes, sizeof j->memory_bytes);
   if (mal_measured_step(row, &j->measured_s, &j->measured_from)) j->error = j->predicted_s / j->measured_s - 1;
-  j->measured_bytes = row->trial->peak_bytes;
+  j->measured_bytes = row->trial->peak_bytes * row->memory_scale;
   j->predicted_bytes = counted_bytes(row, &x);
   if (j->measured_bytes > 0) j->memory_error = j->predicted_bytes / j->measured_bytes - 1;
 }
