@@ -95,8 +95,8 @@ void mal_mtp_block(mal_builder *b) {
   mal_params_init(b, b->model->weights, b->model->n_weights, of_module);
   for (int i = 0; i < b->n_params; i++)
     if (b->weights[i].role == MAL_W_EMBED) {
-      b->params[i].shared = b->r->tied_here;
-      if (!b->r->tied_here && !b->lora) b->out->tied_elements = b->params[i].elements;
+      b->params[i].shared = b->r->tied_here || b->layout->pp == 1;
+      if (!b->params[i].shared && !b->lora) b->out->tied_elements = b->params[i].elements;
     }
   b->input = mal_buffer_in(b, "x", b->store, b->shard_tokens * b->hidden, MAL_R_IO);
   b->side[b->input].needs = !b->r->no_input_grad;

@@ -12,10 +12,9 @@ static bool of_head(const mal_builder *b, const mal_weight *w) {
 
 static void mark_tied(mal_builder *b) {
   for (int i = 0; i < b->n_params; i++) {
-    bool matrix = b->weights[i].split == MAL_SPLIT_VOCAB;
-    if (matrix && b->r->tied_here) b->params[i].shared = true;
-    if (b->weights[i].role != MAL_W_EMBED || b->r->tied_here) continue;
-    if (b->layout->pp > 1 && !b->lora) b->out->tied_elements = b->params[i].elements;
+    bool matrix = b->weights[i].split == MAL_SPLIT_VOCAB, embedding = b->weights[i].role == MAL_W_EMBED;
+    b->params[i].shared = (matrix && b->r->tied_here) || (embedding && b->layout->pp == 1);
+    if (embedding && !b->params[i].shared && !b->lora) b->out->tied_elements = b->params[i].elements;
   }
 }
 

@@ -189,67 +189,160 @@ static bool precedes(const packer *p, const life *x, const life *y) {
   return true;
 }
 
-static bool together(const packer *p, const life *x, const life *y) { return !precedes(p, x, y) && !precedes(p, y, x); }
-
 static int larger_first(const void *a, const void *b) {
   const life *x = a, *y = b;
   return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->first - y->first;
 }
 
-static int earlier_first(const void *a, const void *b) {
-  const life *x = a, *y = b;
-  return x->first != y->first ? x->first - y->first : larger_first(a, b);
+/* together[i · n + j]: lives i and j must not share bytes. */
+static bool *conflicts(const packer *p) {
+  int n = p->n_lives;
+  bool *together = MAL_ARRAY(p->b->a, bool, (int64_t)n *n);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < i; j++)
+      together[i * n + j] = together[j * n + i] =
+          !precedes(p, &p->lives[i], &p->lives[j]) && !precedes(p, &p->lives[j], &p->lives[i]);
+  return together;
 }
 
-/* Places each in turn in the tightest gap between those that live with it. placed: indices by offset. */
-static int64_t fit(const packer *p, life *lives, int n, int *placed) {
+typedef struct packing {
+  life *lives;
+  const bool *together;
+  int n;
+  int *turn;   /* lives in the order of their placing */
+  int *placed; /* those placed, by offset */
+} packing;
+
+/* Places each in turn in the tightest gap between those that live with it. */
+static int64_t fit(packing *g) {
   int64_t height = 0;
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < g->n; i++) {
+    life *x = &g->lives[g->turn[i]];
+    const bool *with = &g->together[(int64_t)g->turn[i] * g->n];
     int64_t free_from = 0, best = -1, best_room = INT64_MAX;
     for (int k = 0; k < i; k++) {
-      const life *x = &lives[placed[k]];
-      if (!together(p, x, &lives[i])) continue;
-      int64_t room = x->offset - free_from;
-      if (room >= lives[i].bytes && room < best_room) best = free_from, best_room = room;
-      if (x->offset + x->bytes > free_from) free_from = x->offset + x->bytes;
+      const life *y = &g->lives[g->placed[k]];
+      if (!with[g->placed[k]]) continue;
+      int64_t room = y->offset - free_from;
+      if (room >= x->bytes && room < best_room) best = free_from, best_room = room;
+      if (y->offset + y->bytes > free_from) free_from = y->offset + y->bytes;
     }
-    lives[i].offset = best >= 0 ? best : free_from;
+    x->offset = best >= 0 ? best : free_from;
     int k = i;
-    for (; k > 0 && lives[placed[k - 1]].offset > lives[i].offset; k--) placed[k] = placed[k - 1];
-    placed[k] = i;
-    if (lives[i].offset + lives[i].bytes > height) height = lives[i].offset + lives[i].bytes;
+    for (; k > 0 && g->lives[g->placed[k - 1]].offset > x->offset; k--) g->placed[k] = g->placed[k - 1];
+    g->placed[k] = g->turn[i];
+    if (x->offset + x->bytes > height) height = x->offset + x->bytes;
   }
   return height;
 }
 
-/* Most bytes alive at one instruction: no packing is lower. */
-static int64_t most_alive(const packer *p) {
-  int64_t *change = MAL_ARRAY(p->b->a, int64_t, p->n + 1), alive = 0, most = 0;
-  for (int i = 0; i < p->n_lives; i++) {
-    change[p->lives[i].first] += p->lives[i].bytes;
-    change[p->lives[i].end + 1] -= p->lives[i].bytes;
+static void move_turn(packing *g, int from, int to) {
+  int which = g->turn[from];
+  for (; from > to; from--) g->turn[from] = g->turn[from - 1];
+  for (; from < to; from++) g->turn[from] = g->turn[from + 1];
+  g->turn[to] = which;
+}
+
+/* The turn of the one that reaches highest. */
+static int highest(const packing *g, int64_t height) {
+  int i = 0;
+  while (g->lives[g->turn[i]].offset + g->lives[g->turn[i]].bytes < height) i++;
+  return i;
+}
+
+/* Bytes that may be alive while each instruction runs: neither over before it starts nor begun only after it ends. Returns
+ * the most: on one stream no packing is lower. */
+static int64_t count_alive(const packer *p, int64_t *alive) {
+  int64_t most = 0;
+  for (int k = 0; k < p->n_lives; k++) {
+    const life *x = &p->lives[k];
+    const clock *start = &p->done[x->first];
+    for (int i = 0; i < p->n; i++) {
+      bool later = i != x->first && start->at[p->at[i]->stream] > i, over = true;
+      for (int s = 0; s < MAL_STREAMS && over; s++) over = x->last[s] < p->done[i].at[s] && x->last[s] != i;
+      if (!later && !over) alive[i] += x->bytes;
+    }
   }
-  for (int i = 0; i < p->n; i++) {
-    alive += change[i];
-    if (alive > most) most = alive;
-  }
+  for (int i = 0; i < p->n; i++)
+    if (alive[i] > most) most = alive[i];
   return most;
+}
+
+/* Those alive at the fullest instruction first, larger before smaller, then those at the next fullest (Pisarchyk and Lee,
+ * arXiv:2001.03288, greedy by breadth). */
+static void by_breadth(const packer *p, packing *g, const int64_t *alive) {
+  bool *done = MAL_ARRAY(p->b->a, bool, p->n), *placed = MAL_ARRAY(p->b->a, bool, g->n);
+  for (int turn = 0; turn < g->n;) {
+    int fullest = -1;
+    for (int i = 0; i < p->n; i++)
+      if (!done[i] && (fullest < 0 || alive[i] > alive[fullest])) fullest = i;
+    done[fullest] = true;
+    for (int k = 0; k < g->n; k++) {
+      if (placed[k] || g->lives[k].first > fullest || g->lives[k].end < fullest) continue;
+      placed[k] = true;
+      g->turn[turn++] = k;
+    }
+  }
+}
+
+enum { ROUNDS = 8, TRIES = 600 };
+
+static void keep_if_lower(const packing *g, int64_t now, int64_t *height, int64_t *best) {
+  if (now >= *height) return;
+  *height = now;
+  for (int i = 0; i < g->n; i++) best[i] = g->lives[i].offset;
+}
+
+/* From one order of placing: the one that reaches highest goes first next time (squeaky wheel: Joslin and Clements, 1999). */
+static void promote(packing *g, int64_t enough, int64_t *height, int64_t *best) {
+  for (int round = 0; round<ROUNDS && * height> enough; round++) {
+    int64_t now = fit(g);
+    keep_if_lower(g, now, height, best);
+    int i = highest(g, now);
+    if (i == 0) return;
+    move_turn(g, i, 0);
+  }
+}
+
+/* A fixed sequence of small moves, kept when they do no harm; only where the orders above leave a gap worth closing. */
+static void polish(mal_arena *a, packing *g, int64_t enough, int64_t *height, int64_t *best) {
+  uint32_t random = 1;
+  int64_t current = fit(g), *offsets = MAL_ARRAY(a, int64_t, g->n);
+  for (int i = 0; i < g->n; i++) offsets[i] = g->lives[i].offset;
+  for (int i = 0; i<TRIES && * height> enough + enough / 50; i++) {
+    random = random * 1664525u + 1013904223u;
+    int from = i % 2 ? highest(g, current) : (int)((random >> 16) % (uint32_t)g->n);
+    random = random * 1664525u + 1013904223u;
+    int to = (int)((random >> 16) % (uint32_t)(from + 1));
+    move_turn(g, from, to);
+    int64_t now = fit(g);
+    keep_if_lower(g, now, height, best);
+    if (now > current) move_turn(g, to, from);
+    for (int k = 0; k < g->n; k++)
+      if (now > current)
+        g->lives[k].offset = offsets[k];
+      else
+        offsets[k] = g->lives[k].offset;
+    if (now < current) current = now;
+  }
 }
 
 static int64_t pack(packer *p) {
   int n = p->n_lives;
-  int *placed = MAL_ARRAY(p->b->a, int, n);
-  int64_t alive = most_alive(p);
+  int64_t *alive = MAL_ARRAY(p->b->a, int64_t, p->n + 1), *best = MAL_ARRAY(p->b->a, int64_t, n);
+  int64_t enough = count_alive(p, alive), height = INT64_MAX;
+  if (n == 0) return 0;
   qsort(p->lives, (size_t)n, sizeof *p->lives, larger_first);
-  int64_t height = fit(p, p->lives, n, placed);
-  if (height > alive) {
-    life *other = MAL_ARRAY(p->b->a, life, n);
-    memcpy(other, p->lives, (size_t)n * sizeof *other);
-    qsort(other, (size_t)n, sizeof *other, earlier_first);
-    int64_t second = fit(p, other, n, placed);
-    if (second < height) height = second, p->lives = other;
+  packing g = {p->lives, conflicts(p), n, MAL_ARRAY(p->b->a, int, n), MAL_ARRAY(p->b->a, int, n)};
+  by_breadth(p, &g, alive);
+  promote(&g, enough, &height, best);
+  if (height > enough) {
+    for (int i = 0; i < n; i++) g.turn[i] = i; /* larger first */
+    promote(&g, enough, &height, best);
+    by_breadth(p, &g, alive);
+    polish(p->b->a, &g, enough, &height, best);
   }
-  for (int i = 0; i < n; i++) p->b->buffers[p->lives[i].buffer].offset_bytes = p->lives[i].offset;
+  for (int i = 0; i < n; i++) p->b->buffers[p->lives[i].buffer].offset_bytes = best[i];
   return height;
 }
 
