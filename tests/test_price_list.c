@@ -300,6 +300,28 @@ static void test_zero_bubble(void **state) {
   bench_free(x.b), bench_free(y.b), bench_free(z.b);
 }
 
+/* DualPipe: the all-to-all of one direction runs beside the products of the other; 1F1B shows all of it. */
+static void test_dualpipe_exchange(void **state) {
+  (void)state;
+  double step[2][2], exchange[2];
+  for (int dual = 0; dual < 2; dual++)
+    for (int with = 0; with < 2; with++) {
+      pipeline x;
+      pipeline_init(&x, "8xh100-sxm", 8, 1, dual ? MAL_DUALPIPE : MAL_ZB_H1, 64, NULL);
+      for (int list = MAL_L_F; with && list <= MAL_L_B; list++) {
+        mal_instruction *c = collective(x.b, (mal_list)list, MAL_STREAM_COMPUTE, 1 << 26);
+        c->variant = MAL_ALL_TO_ALL, c->cause = MAL_TIME_EP;
+      }
+      x.blocks[0] = x.b->block;
+      x.b->plan.layout.tp = 8;
+      mal_step_time t = composed(&x);
+      step[dual][with] = t.step_s, exchange[dual] = t.time_s[MAL_TIME_EP];
+      bench_free(x.b);
+    }
+  assert_true(exchange[0] > 0 && exchange[1] < 0.4 * exchange[0]);
+  assert_true(step[1][1] - step[1][0] < 0.5 * (step[0][1] - step[0][0]));
+}
+
 /* Messages: in the way of both stages without overlap, of the fill only with it; dearer across nodes. */
 static void test_messages(void **state) {
   (void)state;
@@ -375,19 +397,13 @@ static void test_speed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_overlap),
-      cmocka_unit_test(test_exposed),
-      cmocka_unit_test(test_chunked),
-      cmocka_unit_test(test_host),
-      cmocka_unit_test(test_products),
-      cmocka_unit_test(test_softmax_fallback),
-      cmocka_unit_test(test_closed_forms),
-      cmocka_unit_test(test_heaviest_binds),
-      cmocka_unit_test(test_zero_bubble),
-      cmocka_unit_test(test_messages),
-      cmocka_unit_test(test_many_micro_batches),
-      cmocka_unit_test(test_timeline),
-      cmocka_unit_test(test_speed),
+      cmocka_unit_test(test_overlap),      cmocka_unit_test(test_exposed),
+      cmocka_unit_test(test_chunked),      cmocka_unit_test(test_host),
+      cmocka_unit_test(test_products),     cmocka_unit_test(test_softmax_fallback),
+      cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_heaviest_binds),
+      cmocka_unit_test(test_zero_bubble),  cmocka_unit_test(test_dualpipe_exchange),
+      cmocka_unit_test(test_messages),     cmocka_unit_test(test_many_micro_batches),
+      cmocka_unit_test(test_timeline),     cmocka_unit_test(test_speed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

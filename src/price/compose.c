@@ -15,12 +15,15 @@ typedef struct replay {
   int64_t pp, chunks, depth, M;
   bool blocking;       /* a sender waits until its message is across */
   double *span;        /* [stage][chunk][pass] */
+  double *exchange;    /* DualPipe, the same: of span, exposed all-to-all; else NULL */
   double *hop;         /* [stage]: message between stage and the next one, the last and the first */
   entry *orders;       /* [stage][per_stage] */
   int64_t *count, *at; /* [stage] */
   int64_t per_stage;
   double *ahead, *back; /* [virtual stage][micro-batch]: arrival of activation and of its gradient, < 0 before */
   double *now, *waited, *message; /* [stage]: clock; idle; of that or beside it, messages */
+  double *hidden;                 /* [stage]: all-to-all that ran beside the other direction */
+  const entry **paired;           /* [stage]: last pass that has its partner */
   mal_timeline *timeline;
 } replay;
 
@@ -104,6 +107,26 @@ static double arrival_of(const replay *r, int64_t stage, const entry *e, double 
   return (e->pass == MAL_T_F ? r->ahead : r->back)[v * r->M + e->micro_batch];
 }
 
+static size_t pass_index(const replay *r, int64_t stage, const entry *e) {
+  return (size_t)((stage * r->chunks + e->chunk) * MAL_T_PASSES + e->pass);
+}
+
+/* DualPipe pairs a forward pass with a backward pass of the other direction so that the all-to-all of each runs beside the
+ * products of the other (DeepSeek-V3 report, arXiv 2412.19437, section 3.2.1). What the second of a pair saves. */
+static double beside_other_direction(replay *r, int64_t stage, const entry *e) {
+  if (!r->exchange || e->pass == MAL_T_W) return 0;
+  const entry *first = r->orders + stage * r->per_stage, *before = e - 1;
+  while (before >= first && before->pass == MAL_T_W) before--;
+  if (before < first || before->chunk == e->chunk || before == r->paired[stage]) return 0;
+  size_t mine = pass_index(r, stage, e), other = pass_index(r, stage, before);
+  double hidden = fmin(r->exchange[mine], r->span[other] - r->exchange[other]) +
+                  fmin(r->exchange[other], r->span[mine] - r->exchange[mine]);
+  if (hidden > r->span[mine]) hidden = r->span[mine];
+  r->paired[stage] = e;
+  r->hidden[stage] += hidden;
+  return hidden;
+}
+
 /* Runs a stage until it waits for a message that is not sent yet. */
 static bool advance(replay *r, int64_t stage) {
   int64_t before = r->at[stage];
@@ -118,7 +141,7 @@ static bool advance(replay *r, int64_t stage) {
       *now = ready;
     }
     double start = *now;
-    *now += r->span[(stage * r->chunks + e->chunk) * MAL_T_PASSES + e->pass];
+    *now += r->span[pass_index(r, stage, e)] - beside_other_direction(r, stage, e);
     draw(r, stage, e, start, *now);
     if (e->pass == MAL_T_F)
       deliver(r, stage, e, 1, r->ahead, *now);
@@ -138,6 +161,8 @@ static mal_status play(mal_arena *a, replay *r, bool split, mal_error *e) {
   r->now = MAL_ARRAY(a, double, r->pp);
   r->waited = MAL_ARRAY(a, double, r->pp);
   r->message = MAL_ARRAY(a, double, r->pp);
+  r->hidden = MAL_ARRAY(a, double, r->pp);
+  r->paired = MAL_ARRAY(a, const entry *, r->pp);
   for (bool moved = true; moved;) {
     moved = false;
     for (int64_t s = 0; s < r->pp; s++) moved |= advance(r, s);
@@ -173,13 +198,15 @@ static double stage_work(const composer *c, int64_t stage) {
 static void set_spans(mal_arena *a, composer *c) {
   replay *r = &c->r;
   r->span = MAL_ARRAY(a, double, r->pp * r->chunks * MAL_T_PASSES);
+  if (r->pipe.kind == MAL_DUALPIPE) r->exchange = MAL_ARRAY(a, double, r->pp * r->chunks * MAL_T_PASSES);
   for (int64_t s = 0; s < r->pp; s++)
     for (int64_t k = 0; k < r->chunks && k < c->p->stages[s].n_chunks; k++)
       for (int pass = 0; pass < MAL_T_PASSES; pass++) {
         bool used = pass == MAL_T_F || (pass == MAL_T_BW) != c->p->split_backward;
-        if (used)
-          r->span[(s * r->chunks + k) * MAL_T_PASSES + pass] =
-              mal_chunk_time(&c->prices, &c->p->stages[s].chunks[k], pass, NULL);
+        double cause_s[MAL_TIME_CAUSES] = {0}, *causes = r->exchange ? cause_s : NULL;
+        size_t at = (size_t)((s * r->chunks + k) * MAL_T_PASSES + pass);
+        if (used) r->span[at] = mal_chunk_time(&c->prices, &c->p->stages[s].chunks[k], pass, causes);
+        if (causes) r->exchange[at] = cause_s[MAL_TIME_EP];
       }
 }
 
@@ -297,6 +324,7 @@ mal_status mal_compose(mal_arena *a, const mal_program *p, mal_timeline *t, mal_
       r->now[s] += stage_work(&c, out->busiest) * (double)(p->micro_batches - r->M) / (double)p->micro_batches;
   add_chunk_causes(&c, out->busiest, out->time_s);
   add_kernel_totals(&c, out->busiest, out);
+  out->time_s[MAL_TIME_EP] -= r->hidden[out->busiest];
   out->time_s[MAL_TIME_PP] += r->message[out->busiest];
   end_of_step(&c, a, t, out);
   double told = 0;
