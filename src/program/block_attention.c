@@ -125,7 +125,7 @@ static mal_ref softmax(mal_builder *b, const core *c, mal_ref scores) {
 static mal_ref unfused(mal_builder *b, const core *c, mal_ref q, mal_ref k, mal_ref v) {
   int64_t batch = c->sequences * c->q_heads, n = batch * c->q_len * c->kv_len;
   mal_emit product = {.op = MAL_OP_MATMUL,
-                      .dtype = b->store,
+                      .dtype = mal_product_type(b),
                       .cause = MAL_TIME_ATTENTION + 1,
                       .core = 1,
                       .in = {q, k},
@@ -155,7 +155,7 @@ static mal_ref unfused(mal_builder *b, const core *c, mal_ref q, mal_ref k, mal_
   }
   mal_ref out = mal_buffer_new(b, "attention.out", b->store, batch * c->q_len * c->d_v);
   mal_forward(b, (mal_emit){.op = MAL_OP_MATMUL,
-                            .dtype = b->store,
+                            .dtype = mal_product_type(b),
                             .cause = MAL_TIME_ATTENTION + 1,
                             .core = 2,
                             .in = {p, v},

@@ -185,10 +185,7 @@ static mal_ref update(mal_builder *b, const part *p, mal_ref grad) {
 static void gather(mal_builder *b, const part *p, mal_ref written) {
   if (p->shards == 1 || !p->n || b->layout->zero == 0 || b->layout->zero == 3) return;
   unsigned axes = p->expert ? MAL_AXIS_BIT(MAL_AXIS_EDP) : MAL_AXIS_BIT(MAL_AXIS_DP) | MAL_AXIS_BIT(MAL_AXIS_CP);
-  int64_t size = b->profile->bucket_elements > 0 ? b->profile->bucket_elements : p->all;
-  int64_t least = b->profile->bucket_elements_per_rank * b->layout->dp * b->layout->cp;
-  if (size < least) size = least;
-  if (mal_ceil_div(p->all, size) > 4096) size = mal_ceil_div(p->all, 4096);
+  int64_t size = mal_bucket_size(b, p->all);
   for (int64_t at = 0; at < p->all; at += size) {
     int64_t n = size < p->all - at ? size : p->all - at;
     mal_ref x = mal_buffer_in(b, "bucket", b->store, n, MAL_R_PARAM);

@@ -92,7 +92,7 @@ static void reduce_bucket(mal_builder *b, const sync *s, unsigned axes, bool sha
   mal_forward(b, (mal_emit){.op = MAL_OP_CAST, .dtype = kept, .in = {i.out[0]}, .out = {back}, .v = {result}});
 }
 
-static int64_t bucket_size(const mal_builder *b, int64_t elements) {
+int64_t mal_bucket_size(const mal_builder *b, int64_t elements) {
   int64_t size = b->profile->bucket_elements > 0 ? b->profile->bucket_elements : elements;
   int64_t least = b->profile->bucket_elements_per_rank * b->layout->dp * b->layout->cp;
   if (size < least) size = least;
@@ -105,9 +105,10 @@ static void reduce_all(mal_builder *b, const sync *s, bool expert, int64_t eleme
   int64_t ranks = expert ? mal_layout_edp(l) : l->dp * l->cp;
   unsigned axes = expert ? MAL_AXIS_BIT(MAL_AXIS_EDP) : MAL_AXIS_BIT(MAL_AXIS_DP) | MAL_AXIS_BIT(MAL_AXIS_CP);
   if (!elements || ranks == 1 || l->zero >= 2) return;
-  int64_t size = bucket_size(b, elements);
+  int64_t size = mal_bucket_size(b, elements);
   for (int64_t at = 0; at < elements; at += size)
-    reduce_bucket(b, s, axes, l->zero == 1 && !b->profile->zero1_all_reduce, ranks, from + at, size < elements - at ? size : elements - at);
+    reduce_bucket(b, s, axes, l->zero == 1 && !b->profile->zero1_all_reduce, ranks, from + at,
+                  size < elements - at ? size : elements - at);
 }
 
 void mal_sync_block(mal_builder *b) {

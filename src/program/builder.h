@@ -153,7 +153,7 @@ typedef struct mal_linear {
   const char *name;
   mal_weight_role role;
   mal_cut cut;
-  mal_ref x, x_apart; /* x_apart: what the second piece reads in place of x, 0: x too */
+  mal_ref x, x_apart;         /* x_apart: what the second piece reads in place of x, 0: x too */
   int64_t rows, width, batch; /* width: k, here; batch: local experts */
   int pieces;
   const char *piece_name[3];
@@ -167,6 +167,7 @@ void mal_linear_emit(mal_builder *b, mal_linear *l);
 /* Rows of this rank → all rows, for a column-parallel product; low: gathered in the products' low type. */
 mal_ref mal_enter_column(mal_builder *b, mal_ref x, bool low);
 mal_ref mal_leave_row(mal_builder *b, mal_ref x); /* partial sums → rows of this rank, reduced over tp */
+mal_dtype mal_product_type(const mal_builder *b); /* of products that are not in low precision */
 mal_ref mal_low(mal_builder *b, mal_ref x);       /* cast to gemm's type when that is low */
 
 /* --- parts of layers --- */
@@ -174,7 +175,8 @@ mal_ref mal_norm_emit(mal_builder *b, mal_weight_role role, mal_norm norm, mal_r
 /* From all rows (mal_enter_column) to partial sums (before mal_leave_row); *bias: still to be added, 0 none. */
 mal_ref mal_attention_emit(mal_builder *b, mal_ref x, mal_ref *bias);
 mal_ref mal_mla_emit(mal_builder *b, mal_ref rows, mal_ref *bias); /* from rows of this rank */
-mal_ref mal_mlp_emit(mal_builder *b, mal_ref x, mal_ref x_up, mal_ref *bias); /* x_up: what up reads, 0: x as gate does */
+mal_ref mal_mlp_emit(mal_builder *b, mal_ref x, mal_ref x_up,
+                     mal_ref *bias); /* x_up: what up reads, 0: x as gate does */
 mal_ref mal_core_emit(mal_builder *b, mal_ref q, mal_ref k,
                       mal_ref v); /* attention core, context parallelism included */
 mal_ref mal_out_projection(mal_builder *b, mal_ref x, mal_ref *bias);
@@ -191,7 +193,8 @@ void mal_mtp_block(mal_builder *b);
 void mal_head_block(mal_builder *b);
 void mal_sync_block(mal_builder *b);
 void mal_optimizer_block(mal_builder *b);
-void mal_unit_lists(mal_builder *b); /* GATHER and REDUCE */
+int64_t mal_bucket_size(const mal_builder *b, int64_t elements); /* elements reduced or gathered at once */
+void mal_unit_lists(mal_builder *b);                             /* GATHER and REDUCE */
 
 #define MAL_AXIS_BIT(axis) (1u << (axis))
 enum { MAL_ALIGN = 64 };

@@ -5,6 +5,8 @@
 #include "program/builder.h"
 #include <string.h>
 
+mal_dtype mal_product_type(const mal_builder *b) { return b->gemm == MAL_TF32 ? MAL_TF32 : b->store; }
+
 mal_ref mal_low(mal_builder *b, mal_ref x) {
   if (!b->low || mal_at(b, x)->dtype == b->gemm) return x;
   mal_ref root = mal_root(b, x);
@@ -98,7 +100,7 @@ static void product(mal_builder *b, mal_linear *l, const mal_taken *w, mal_ref b
   mal_ref x = low ? mal_low(b, l->x) : l->x;
   int64_t columns = 0, batch = l->batch ? l->batch : 1;
   mal_emit i = {.op = MAL_OP_MATMUL,
-                .dtype = low ? b->gemm : b->store,
+                .dtype = low ? b->gemm : mal_product_type(b),
                 .in = {x, operand(b, w, l->high), bias},
                 .flags = (uint16_t)(MAL_INS_TRANSPOSE_B | (l->batch ? MAL_INS_GROUPED : 0))};
   for (int p = from; p < to; p++) {
@@ -121,13 +123,16 @@ static void adapters(mal_builder *b, mal_linear *l, int from, int to) {
   mal_ref up = mal_add_param(b, "lora.b", batch * rank * columns, expert, l->cut != MAL_CUT_COLUMN && !expert);
   mal_ref inner = mal_buffer_new(b, "lora", b->store, l->rows * batch * rank);
   mal_forward(b, (mal_emit){.op = MAL_OP_MATMUL,
-                            .dtype = b->store,
+                            .dtype = mal_product_type(b),
                             .in = {l->x, down},
                             .out = {inner},
                             .flags = flags,
                             .v = {l->rows, rank, l->width, batch}});
-  mal_emit second = {
-      .op = MAL_OP_MATMUL, .dtype = b->store, .in = {inner, up}, .flags = flags, .v = {l->rows, columns, rank, batch}};
+  mal_emit second = {.op = MAL_OP_MATMUL,
+                     .dtype = mal_product_type(b),
+                     .in = {inner, up},
+                     .flags = flags,
+                     .v = {l->rows, columns, rank, batch}};
   mal_emit sum = {.op = MAL_OP_ADD, .dtype = b->store, .v = {l->rows * batch * columns}};
   for (int p = from, k = 0; p < to; p++, k++) {
     sum.in[k] = l->out[p];
