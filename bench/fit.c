@@ -63,11 +63,14 @@ static void set(fit *f, int k, double x) {
 
 static double get(const fit *f, int k) { return f->constants[k].tied[0]->value; }
 
-/* "as h100-80-sxm: ...": the entry that an inherited constant belongs to. */
+/* "as h100-sxm: as h100-80-sxm: ...": the last is the entry that an inherited constant belongs to. */
 static const char *inherited_from(mal_arena *a, const char *source) {
-  const char *colon;
-  if (!source || strncmp(source, "as ", 3) || !(colon = strchr(source, ':'))) return NULL;
-  return mal_print(a, "%.*s", (int)(colon - source - 3), source + 3);
+  const char *colon, *found = NULL;
+  while (source && !strncmp(source, "as ", 3) && (colon = strchr(source, ':'))) {
+    found = mal_print(a, "%.*s", (int)(colon - source - 3), source + 3);
+    source = colon + 1 + (colon[1] == ' ');
+  }
+  return found;
 }
 
 static void add_constant(fit *f, const char *folder, const char *entry, const char *key, mal_fitted *value,

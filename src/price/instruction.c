@@ -51,6 +51,10 @@ static double host_time(const mal_machine *m, double bytes) {
   return bytes / (host_memory * (rate > 0 ? rate : m->gpu->pcie_bytes_per_s.value));
 }
 
+static bool has_softmax_kernel(const mal_sizes *s) {
+  return s->v[1] > 16 && s->v[1] <= 4096 && s->v[1] % 4 == 0 && s->v[0] / s->v[1] % 4 == 0;
+}
+
 static double memory_time(const mal_plan *plan, const mal_block *b, const mal_instruction *i) {
   const mal_machine *m = &plan->machine;
   const mal_sizes *s = &b->sizes[i->sizes];
@@ -59,8 +63,7 @@ static double memory_time(const mal_plan *plan, const mal_block *b, const mal_in
   if (i->op != MAL_OP_OPTIMIZER && i->op != MAL_OP_SUM_SQUARES) bytes *= plan->profile->memory_pass.value;
   if (i->op == MAL_OP_PERMUTE && plan->profile->permute_passes > 1) bytes *= (double)plan->profile->permute_passes;
   if (i->op == MAL_OP_SOFTMAX && plan->profile->fused_softmax) {
-    bool kernel = s->v[1] > 16 && s->v[1] <= 4096 && s->v[1] % 4 == 0 && s->v[0] / s->v[1] % 4 == 0;
-    if (!kernel) bytes *= slow_softmax;
+    if (!has_softmax_kernel(s)) bytes *= slow_softmax;
   }
   return bytes / mal_memory_rate(m) + m->gpu->cal.launch_s.value;
 }
@@ -74,6 +77,7 @@ int mal_instruction_kernels(const mal_instruction *i, const mal_sizes *s) {
   case MAL_OP_MATMUL: return i->flags & MAL_INS_GROUPED ? 1 + (int)(s->v[3] / 2) : 1;
   case MAL_OP_ATTENTION: return grad ? 3 : 1;
   case MAL_OP_NORM: return grad ? 2 : 1;
+  case MAL_OP_SOFTMAX: return has_softmax_kernel(s) ? 1 : 6; /* scale, mask, cast, softmax, cast back, copies */
   case MAL_OP_ROUTE: return 4;
   case MAL_OP_PERMUTE: return 2;
   case MAL_OP_RECV: return 0;
