@@ -71,7 +71,7 @@ void mal_add_grad(mal_builder *b, mal_ref x, mal_ref g) {
   hold(b, x, sum);
 }
 
-/* --- weight gradients wait until a collective has started that they can hide --- */
+/* --- weight gradients wait until the tensor-parallel sum of the input gradient has started, which they hide --- */
 
 static void pend(mal_builder *b, mal_emit i, mal_ref param) {
   struct mal_listing *p = &b->pending;
@@ -406,6 +406,7 @@ static void collective(mal_builder *b, const rule *r) {
   }
   g.v[0] = bytes;
   if (bytes) emit(b, r, g);
+  flush(b);
   for (int k = 0; k < 3; k++) mal_add_grad(b, i->in[k], g.out[k]);
 }
 
@@ -420,6 +421,7 @@ static void identity(mal_builder *b, const rule *r) {
                   .in = {d},
                   .out = {d},
                   .v = {mal_at(b, d)->bytes}});
+  flush(b);
   b->side[d].busy = b->side[d].held = false;
   mal_add_grad(b, r->i->in[0], d);
 }
@@ -483,14 +485,14 @@ static bool lets_wait(const mal_builder *b, const mal_emit *i) {
 
 static void reverse(mal_builder *b, int index) {
   rule r = {.i = &b->tape.at[index]};
-  bool any = false, communicates = r.i->op == MAL_OP_COLLECTIVE;
+  bool any = false, hides = r.i->op == MAL_OP_COLLECTIVE && r.i->axes == MAL_AXIS_BIT(MAL_AXIS_TP);
   for (int k = 0; k < MAL_OUTPUTS; k++)
     if (r.i->out[k] && b->side[r.i->out[k]].grad) {
       r.d[k] = b->side[r.i->out[k]].grad;
       any = true;
     }
   if (r.i->rule == MAL_RULE_NONE || (r.i->rule != MAL_RULE_LOSS && !any)) return;
-  if (b->pending.count && !communicates && !lets_wait(b, r.i)) flush(b);
+  if (b->pending.count && !hides && !lets_wait(b, r.i)) flush(b);
   int pending = b->pending.count;
   switch (r.i->rule) {
   case MAL_RULE_IDENTITY: identity(b, &r); break;
@@ -500,7 +502,6 @@ static void reverse(mal_builder *b, int index) {
   default: rules[r.i->op](b, &r);
   }
   for (; pending < b->pending.count; pending++) b->pending.at[pending].v[6] = index;
-  if (communicates) flush(b);
 }
 
 void mal_backward(mal_builder *b) {
