@@ -19,6 +19,7 @@ typedef struct mal_profile {
   bool master_fp32;          /* fp32 master weights beside 16-bit weights */
   int64_t sharded_param_bytes; /* ZeRO-3/FSDP: bytes of the sharded copy (4: it is itself the master; 2: pure) */
   bool shard_with_master;    /* ZeRO-1 fp16 keeps an fp32 gradient shard too (DeepSpeed fp16) */
+  bool flattens_shard;       /* before the step, the owned shard's 16-bit gradients are copied into one buffer */
   /* what is fused: fewer passes over memory and fewer saved tensors */
   bool fused_softmax, fused_norm, fused_activation, fused_bias_dropout_add, fused_rope, fused_cross_entropy, fused_qkv, fused_optimizer;
   bool dropout;              /* hidden and attention dropout active (masks kept) */
@@ -32,6 +33,8 @@ typedef struct mal_profile {
   int64_t logits_bytes;      /* bytes held per logit at the peak of the loss, all copies together */
   int launch;                /* mal_launch */
   int64_t permute_passes;    /* memory passes of a token permutation, over the one that a fused kernel makes; 0: 1 */
+  bool overlap_ep;           /* expert traffic of a micro-batch runs beside the products of another (combined forward and backward) */
+  int64_t kernels_extra_moe; /* the same of a layer with experts: sorting, splits, counts that the host reads back */
   int64_t kernels_extra;     /* small kernels per layer and pass beyond the lowered ones */
   /* overlap when the layout does not say */
   bool overlap_tp, overlap_dp_grad, overlap_dp_param, overlap_pp, overlap_cp;
@@ -46,6 +49,8 @@ typedef struct mal_profile {
   bool seq_par_default, vpp_default_one_layer;
 
   /* (ii) additive memory, bytes */
+  bool keeps_stage_input, keeps_stage_output; /* what stages hand over is held a second time until its backward */
+  bool phases_add; /* blocks that the allocator cached in the passes do not serve the larger buffers of the step's end */
   int64_t context_bytes, communicator_bytes; /* CUDA context + library workspaces; per process group of size > 1 */
   double slack;              /* allocator: share of dynamic memory lost to fragmentation and rounding */
 

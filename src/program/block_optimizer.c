@@ -132,6 +132,21 @@ static mal_ref to_host(mal_builder *b, mal_ref x, const char *name) {
   return y;
 }
 
+/* The shard's gradients side by side in a buffer of their own (DeepSpeed's flatten of averaged_gradients). */
+static mal_ref flattened(mal_builder *b, const part *p, mal_ref grad) {
+  if (!b->profile->flattens_shard || mal_at(b, grad)->dtype == MAL_F32) return grad;
+  mal_ref flat = mal_buffer_in(b, "gradients.flat", (mal_dtype)mal_at(b, grad)->dtype, p->n, MAL_R_BUCKET);
+  mal_at(b, flat)->offset_bytes = b->out->region_bytes[MAL_R_BUCKET];
+  b->out->region_bytes[MAL_R_BUCKET] += mal_at(b, flat)->bytes;
+  mal_forward(b, (mal_emit){.op = MAL_OP_COPY,
+                            .dtype = mal_at(b, flat)->dtype,
+                            .cause = MAL_TIME_OPTIMIZER + 1,
+                            .in = {grad},
+                            .out = {flat},
+                            .v = {mal_at(b, flat)->bytes}});
+  return flat;
+}
+
 static mal_ref update(mal_builder *b, const part *p, mal_ref grad) {
   if (!p->n) return 0;
   const mal_layout *l = b->layout;
@@ -144,6 +159,7 @@ static mal_ref update(mal_builder *b, const part *p, mal_ref grad) {
   if (l->zero == 3 && l->offload_params != MAL_OFFLOAD_NONE) mal_at(b, param)->place = MAL_HOST;
   if (has_master(b) && !own_master) master = state(b, "master", MAL_F32, p->n, MAL_R_MASTER);
   if (state_bytes) states = state(b, "states", MAL_I8, state_bytes, MAL_R_OPT);
+  if (!host) grad = flattened(b, p, grad);
   if (b->profile->shard_with_master && mal_at(b, grad)->dtype != MAL_F32) {
     mal_ref wide = state(b, "gradients.fp32", MAL_F32, p->n, MAL_R_MASTER);
     if (!host)

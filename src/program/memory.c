@@ -96,6 +96,18 @@ static void widen(phase *f, const mal_block *b) {
   f->bytes[MAL_R_IO] = most(f->bytes[MAL_R_IO], io_bytes(b));
 }
 
+/* Copies of what a chunk receives and sends, held as long as its stash. The first receives tokens, the last sends nothing. */
+static int64_t handed_over(const mal_program *p, const mal_stage *stage) {
+  const mal_profile *profile = p->plan->profile;
+  int64_t parts = p->plan->layout.pp * (p->plan->layout.schedule == MAL_DUALPIPE ? 1 : stage->n_chunks), copies = 0;
+  for (int c = 0; c < stage->n_chunks; c++) {
+    int64_t part = stage->chunks[c].part, each = (part > 0 && profile->keeps_stage_input);
+    each += part + 1 < parts && profile->keeps_stage_output;
+    copies += each * stage->chunks[c].slots;
+  }
+  return copies * p->boundary_bytes;
+}
+
 static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
   const mal_layout *l = &p->plan->layout;
   phase f = {0};
@@ -118,7 +130,7 @@ static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
   }
   int64_t ahead = p->plan->profile->prefetch + 1;
   f.bytes[MAL_R_GATHER] = (ahead < units ? ahead : units) * layer_unit + end_unit;
-  f.bytes[MAL_R_STASH] = mal_schedule_peak(l, p->micro_batches, index, held);
+  f.bytes[MAL_R_STASH] = mal_schedule_peak(l, p->micro_batches, index, held) + handed_over(p, stage);
   if (l->pp > 1) f.bytes[MAL_R_IO] += 2 * p->boundary_bytes; /* one message coming, one going, beside those in use */
   return f;
 }
@@ -149,7 +161,8 @@ static int64_t communicators(const mal_plan *plan) {
   return n;
 }
 
-static void by_cause(const mal_program *p, mal_stage *stage, const phase *f) {
+/* cached: bytes of other phases that the allocator keeps. */
+static void by_cause(const mal_program *p, mal_stage *stage, const phase *f, int64_t cached) {
   const mal_profile *profile = p->plan->profile;
   int64_t *m = stage->memory_bytes, *r = stage->region_bytes;
   int64_t work = r[MAL_R_WORK] + r[MAL_R_KERNEL] + r[MAL_R_IO], logits = f->logits < work ? f->logits : work;
@@ -166,7 +179,7 @@ static void by_cause(const mal_program *p, mal_stage *stage, const phase *f) {
   m[MAL_MEM_WORKSPACE] = work - logits;
   m[MAL_MEM_COMMUNICATORS] = communicators(p->plan) * profile->communicator_bytes;
   m[MAL_MEM_CONTEXT] = profile->context_bytes;
-  m[MAL_MEM_SLACK] = (int64_t)(profile->slack * (double)phase_bytes(f));
+  m[MAL_MEM_SLACK] = cached + (int64_t)(profile->slack * (double)phase_bytes(f));
   stage->total_bytes = 0;
   for (int i = 0; i < MAL_MEM_CAUSES; i++) stage->total_bytes += m[i];
 }
@@ -177,10 +190,13 @@ void mal_program_memory(mal_program *p) {
     phase phases[3] = {passes(p, i, stage), end_phase(&p->blocks[stage->sync], stage),
                        end_phase(&p->blocks[stage->optimizer], stage)};
     const phase *worst = &phases[0];
-    for (int k = 1; k < 3; k++)
+    int64_t all = phase_bytes(worst);
+    for (int k = 1; k < 3; k++) {
+      all += phase_bytes(&phases[k]);
       if (phase_bytes(&phases[k]) > phase_bytes(worst)) worst = &phases[k];
+    }
     for (int r = 0; r < MAL_REGIONS; r++) stage->region_bytes[r] += worst->bytes[r];
-    by_cause(p, stage, worst);
+    by_cause(p, stage, worst, p->plan->profile->phases_add ? all - phase_bytes(worst) : 0);
     if (stage->total_bytes > p->stages[p->worst_stage].total_bytes) p->worst_stage = (int)i;
   }
 }
