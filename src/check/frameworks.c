@@ -16,8 +16,8 @@ typedef struct cell {
 #define N(type, field) {#field, COUNT, offsetof(type, field)}
 static const cell framework_cells[] = {
     T(mal_framework, framework), T(mal_framework, notes),          T(mal_framework, kernels),
-    T(mal_framework, mixed_precision), T(mal_framework, match_precision), T(mal_framework, match_year), T(mal_framework, profile),  T(mal_framework, graph_profile),
-    T(mal_framework, recompute), T(mal_framework, attention),      T(mal_framework, precision),
+    T(mal_framework, mixed_precision), T(mal_framework, match_precision), T(mal_framework, match_year), T(mal_framework, profile),  T(mal_framework, graph_profile), T(mal_framework, partial_profile), T(mal_framework, overlap_profile),
+    T(mal_framework, nics),      T(mal_framework, recompute), T(mal_framework, attention),      T(mal_framework, precision),
     T(mal_framework, optimizer), T(mal_framework, lora_targets),   T(mal_framework, layout), T(mal_framework, selective), T(mal_framework, inferred),
     T(mal_framework, vpp),       T(mal_framework, etp),            N(mal_framework, micro_batch),
     N(mal_framework, micro_batch_pp), N(mal_framework, zero),      N(mal_framework, seq_par),
@@ -31,7 +31,7 @@ static const cell recipe_cells[] = {
     T(mal_recipe, train),    N(mal_recipe, gpus),       N(mal_recipe, global_batch), N(mal_recipe, tp),
     N(mal_recipe, pp),       N(mal_recipe, vpp),        N(mal_recipe, cp),          N(mal_recipe, ep),
     N(mal_recipe, etp),      N(mal_recipe, micro_batch), T(mal_recipe, recompute_modules),
-    N(mal_recipe, recompute_layers), T(mal_recipe, cuda_graph),
+    N(mal_recipe, recompute_layers), T(mal_recipe, cuda_graph), N(mal_recipe, a2a_overlap),
 };
 #define CELLS(table) table, (int)(sizeof table / sizeof *table)
 
@@ -120,13 +120,16 @@ const mal_published_gpu *mal_published_gpu_of(const mal_defaults *d, const char 
   return NULL;
 }
 
-/* Is `word` one of the words of `list`? */
-static bool has_word(const char *list, const char *word, size_t length) {
-  for (const char *p = list; (p = strstr(p, word)); p++) {
-    bool starts = p == list || p[-1] == ' ';
-    if (starts && (p[length] == ' ' || p[length] == 0)) return true;
+/* The latest word of `list` that is not after `release`; NULL none. Releases compare as text: "26.02.01" after "26.02". */
+static const char *latest_word(mal_arena *a, const char *list, const char *release) {
+  const char *best = NULL;
+  for (const char *p = list; *p; p += strspn(p, " ")) {
+    size_t n = strcspn(p, " ");
+    char *word = mal_print(a, "%.*s", (int)n, p);
+    if (strcmp(word, release) <= 0 && (!best || strcmp(word, best) > 0)) best = word;
+    p += n;
   }
-  return false;
+  return best;
 }
 
 /* The release in "Name (26.04.01)". */
@@ -153,12 +156,16 @@ static bool recipe_fits(const mal_recipe *r, const mal_trial *t) {
 const mal_recipe *mal_recipe_of(const mal_defaults *d, const mal_trial *t) {
   mal_arena a;
   const mal_recipe *best = NULL;
+  const char *best_release = "";
   mal_arena_init(&a);
   const char *release = release_of(&a, t->framework);
   for (int i = 0; release && i < d->n_recipes; i++) {
     const mal_recipe *r = &d->recipes[i];
-    if (!recipe_fits(r, t) || !has_word(r->releases, release, strlen(release))) continue;
-    if (!best || (*r->precision && !*best->precision)) best = r;
+    const char *known = recipe_fits(r, t) ? latest_word(&a, r->releases, release) : NULL;
+    int later = known ? strcmp(known, best_release) : -1;
+    if (later < 0 || (later == 0 && best && (!*r->precision || *best->precision))) continue;
+    best = r;
+    best_release = known;
   }
   mal_arena_free(&a);
   return best;

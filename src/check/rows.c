@@ -1,5 +1,6 @@
 #include "check/rows.h"
 #include "check/row_fill.h"
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -91,6 +92,15 @@ static mal_status make_machine(mal_rows *rows, mal_filled *f, mal_machine *m, ma
     if (copy->nics.value <= 0) copy->nics.value = 1;
     node = copy;
   } else if (t->gpus > per_node) {
+    long long nics, gigabits;
+    if (sscanf(f->row->framework->nics, "%lldx%lld", &nics, &gigabits) == 2) {
+      mal_node *copy = MAL_NEW(rows->arena, mal_node);
+      *copy = *node;
+      copy->nics.value = (double)nics;
+      copy->nic_bytes_per_s.value = (double)gigabits * 1e9 / 8;
+      copy->nic_bytes_per_s.source = (char *)"the framework's default";
+      node = copy;
+    }
     mal_filled_note(f, "nics=%.0fx%.0fGb/s", node->nics.value, node->nic_bytes_per_s.value * 8e-9);
   }
   m->name = mal_print(rows->arena, "%lldx%lldx%s", (long long)(t->gpus / per_node), (long long)per_node, gpu->name);
@@ -123,9 +133,12 @@ static mal_status make_plan(mal_rows *rows, mal_filled *f, mal_plan *p, mal_erro
   if (s == MAL_OK) s = get_model(rows, row, &p->model, e);
   if (s == MAL_OK) s = mal_fill_layout(rows->arena, f, &p->model, &p->machine, &p->job, &p->layout, e);
   if (s != MAL_OK) return s;
-  bool graph = row->recipe && *row->framework->graph_profile && *row->recipe->cuda_graph &&
-               strcmp(row->recipe->cuda_graph, "none");
-  const char *profile = graph ? row->framework->graph_profile : row->framework->profile;
+  const mal_framework *w = row->framework;
+  const mal_recipe *r = row->recipe;
+  const char *profile = w->profile;
+  if (r && !strcmp(r->cuda_graph, "full") && *w->graph_profile) profile = w->graph_profile;
+  if (r && !strcmp(r->cuda_graph, "partial") && *w->partial_profile) profile = w->partial_profile;
+  if (r && r->a2a_overlap > 0 && *w->overlap_profile) profile = w->overlap_profile;
   if (!*profile) profile = mal_profile_default(p->layout.tp, p->layout.pp, p->layout.ep);
   s = get_profile(rows, profile, &p->profile, e);
   if (s != MAL_OK) return s;
