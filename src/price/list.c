@@ -93,11 +93,24 @@ static void finish(lister *l, int count) {
   if (last >= 0) l->out->cause_s[l->code[last].cause] += l->out->span_s - compute;
 }
 
+/* Expert traffic beside another micro-batch's products: what they cannot cover stays, and a tenth of the rest (judgement). */
+static void overlap_experts(const mal_plan *plan, mal_list_time *t) {
+  static const double seen = 0.1;
+  if (!plan->profile->overlap_ep) return;
+  double traffic = t->cause_s[MAL_TIME_EP], hidden = (1 - seen) * fmin(traffic, t->span_s - traffic);
+  if (hidden <= 0) return;
+  t->cause_s[MAL_TIME_EP] -= hidden;
+  t->span_s -= hidden;
+}
+
 static void add_host(const mal_plan *plan, const mal_block *b, mal_list list, mal_list_time *t) {
   bool layer = b->block_class == MAL_B_LAYER && list != MAL_L_W && list != MAL_L_GATHER && list != MAL_L_REDUCE;
   for (int i = 0; i < b->count[list]; i++)
     t->kernels += mal_instruction_kernels(&b->list[list][i], &b->sizes[b->list[list][i].sizes]);
-  if (layer && b->count[list] > 0) t->kernels += (int)plan->profile->kernels_extra;
+  if (layer && b->count[list] > 0) {
+    bool experts = plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
+    t->kernels += (int)(plan->profile->kernels_extra + (experts ? plan->profile->kernels_extra_moe : 0));
+  }
   t->host_s = mal_host_time(plan, t->kernels) * (list == MAL_L_F || list == MAL_L_R ? 1 : backward_host);
   if (list == MAL_L_GATHER || list == MAL_L_REDUCE || t->host_s <= 0) return;
   double gpu = t->span_s, total = gpu + t->host_s;
@@ -125,6 +138,7 @@ mal_list_time mal_price_list(const mal_plan *plan, const mal_block *b, mal_list 
   for (int i = 0; i < count; i++) place(&l, i);
   finish(&l, count);
   mal_arena_free(&large);
+  overlap_experts(plan, &time);
   add_host(plan, b, list, &time);
   return time;
 }
