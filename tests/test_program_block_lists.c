@@ -197,6 +197,16 @@ static void every_trained_weight_has_a_gradient(const mal_block *b, bool joined)
              (long long)(b->dense_elements + b->expert_elements));
 }
 
+/* Weights and gradients of a block lie side by side. */
+static void persistent_bytes_are_apart(const mal_block *b) {
+  for (int f = 0; f < b->n_buffers; f++)
+    for (int g = 0; g < f; g++) {
+      const mal_buffer *x = &b->buffers[f], *y = &b->buffers[g];
+      if (x->param < 0 || y->param < 0 || b->params[x->param].shared || b->params[y->param].shared) continue;
+      if (overlap(x, y)) fail_msg("%s: %s: %s and %s share bytes", where, b->name, x->name, y->name);
+    }
+}
+
 static void origins_name_forward(const mal_block *b) {
   for (int l = 0; l < MAL_LISTS; l++)
     for (int i = 0; i < b->count[l]; i++) {
@@ -221,6 +231,7 @@ static void check(const mal_block *b, bool gradients, bool tight) {
   stash_is_kept_for_a_reason(b);
   gradients_are_written_once(b);
   every_trained_weight_has_a_gradient(b, gradients);
+  persistent_bytes_are_apart(b);
   if (b->block_class < MAL_B_SYNC) origins_name_forward(b);
   for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
     mal_list main_list = runs[r].lists[runs[r].n - 1];

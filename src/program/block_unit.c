@@ -87,13 +87,26 @@ static void gather(mal_builder *b, const unit *u) {
                     .v = {u->bytes}});
 }
 
+/* Adds the sums to the shard that accumulates, on the host where the optimizer is. */
+static void keep(mal_builder *b, mal_ref part, int64_t n) {
+  mal_dtype type = mal_grad_type(b), sent = (mal_dtype)mal_at(b, part)->dtype;
+  bool host = b->layout->offload_optimizer != MAL_OFFLOAD_NONE;
+  mal_ref shard = mal_buffer_in(b, "gradients", type, n, MAL_R_GRAD);
+  int64_t *total = host ? &b->out->host_bytes : &b->out->region_bytes[MAL_R_GRAD];
+  mal_at(b, shard)->offset_bytes = *total;
+  mal_at(b, shard)->place = host ? MAL_HOST : MAL_DEVICE;
+  *total += mal_at(b, shard)->bytes;
+  mal_emit i = {.op = MAL_OP_ADD, .dtype = type, .flags = MAL_INS_ACCUMULATE, .in = {part}, .out = {shard}, .v = {n}};
+  if (host) i.op = MAL_OP_COPY, i.dtype = sent, i.variant = MAL_HOST, i.v[0] = mal_at(b, part)->bytes;
+  emit(b, MAL_L_REDUCE, i);
+}
+
 /* Sums of a unit's gradients: in the reduction's type, scattered, over replicas, added to the shard that accumulates. */
 static void reduce(mal_builder *b, const unit *u) {
   if (!u->trained) return;
   bool from_unit = mal_reduces_unit(b);
   mal_dtype made = from_unit ? b->store : mal_grad_type(b);
   mal_dtype sent = b->profile->reduce_bytes >= 4 || mal_dtype_bytes[b->store] >= 4 ? MAL_F32 : b->store;
-  mal_dtype kept = mal_grad_type(b);
   int64_t n = mal_ceil_div(u->trained, u->shards);
   mal_ref x = mal_buffer_in(b, "unit.gradients", made, u->trained, from_unit ? MAL_R_BUCKET : MAL_R_GRAD);
   mal_at(b, x)->offset_bytes = u->expert ? b->grad_elements[0] * (int64_t)mal_dtype_bytes[made] : 0;
@@ -104,53 +117,31 @@ static void reduce(mal_builder *b, const unit *u) {
     emit(b, MAL_L_REDUCE, (mal_emit){.op = MAL_OP_CAST, .dtype = sent, .in = {x}, .out = {y}, .v = {u->trained}});
     x = y;
   }
+  mal_emit i = {.op = MAL_OP_COLLECTIVE, .variant = MAL_REDUCE_SCATTER, .axes = (uint8_t)u->shard, .dtype = sent};
   mal_ref part = x;
   if (u->shards > 1) {
     part = mal_buffer_new(b, "shard.gradients", sent, n);
-    emit(b, MAL_L_REDUCE,
-         (mal_emit){.op = MAL_OP_COLLECTIVE,
-                    .variant = MAL_REDUCE_SCATTER,
-                    .axes = (uint8_t)u->shard,
-                    .dtype = sent,
-                    .in = {x},
-                    .out = {part},
-                    .v = {mal_at(b, x)->bytes}});
+    i.in[0] = x, i.out[0] = part, i.v[0] = mal_at(b, x)->bytes;
+    emit(b, MAL_L_REDUCE, i);
   }
-  if (u->replica)
-    emit(b, MAL_L_REDUCE,
-         (mal_emit){.op = MAL_OP_COLLECTIVE,
-                    .variant = MAL_ALL_REDUCE,
-                    .axes = (uint8_t)u->replica,
-                    .dtype = sent,
-                    .in = {part},
-                    .out = {part},
-                    .v = {mal_at(b, part)->bytes}});
-  mal_ref shard = mal_buffer_in(b, "gradients", kept, n, MAL_R_GRAD);
-  bool host = b->layout->offload_optimizer != MAL_OFFLOAD_NONE;
-  mal_at(b, shard)->offset_bytes = b->out->region_bytes[MAL_R_GRAD];
-  mal_at(b, shard)->place = host ? MAL_HOST : MAL_DEVICE;
-  *(host ? &b->out->host_bytes : &b->out->region_bytes[MAL_R_GRAD]) += mal_at(b, shard)->bytes;
-  if (host)
-    emit(b, MAL_L_REDUCE,
-         (mal_emit){.op = MAL_OP_COPY,
-                    .dtype = sent,
-                    .variant = MAL_HOST,
-                    .flags = MAL_INS_ACCUMULATE,
-                    .in = {part},
-                    .out = {shard},
-                    .v = {mal_at(b, part)->bytes}});
-  else
-    emit(b, MAL_L_REDUCE,
-         (mal_emit){
-             .op = MAL_OP_ADD, .dtype = kept, .flags = MAL_INS_ACCUMULATE, .in = {part}, .out = {shard}, .v = {n}});
+  if (u->replica) {
+    i.variant = MAL_ALL_REDUCE, i.axes = (uint8_t)u->replica;
+    i.in[0] = i.out[0] = part, i.v[0] = mal_at(b, part)->bytes;
+    emit(b, MAL_L_REDUCE, i);
+  }
+  keep(b, part, n);
 }
 
-/* Gradients of experts lie behind those of the dense weights. */
-static void shift_expert_gradients(mal_builder *b) {
-  for (int i = 0; i < b->n_params; i++) {
-    mal_ref g = b->param_grad[i];
-    if (!g || !b->params[i].expert) continue;
-    mal_at(b, g)->offset_bytes += b->grad_elements[0] * (int64_t)mal_dtype_bytes[mal_at(b, g)->dtype];
+/* Gradients of experts lie behind those of the dense weights, copies in the compute type behind all. */
+static void lay_out_gradients(mal_builder *b, bool extra) {
+  for (int k = 0; k < b->n_params; k++) {
+    mal_ref g = b->param_grad[k];
+    if (!g) continue;
+    int64_t size = (int64_t)mal_dtype_bytes[mal_at(b, g)->dtype], small = (int64_t)mal_dtype_bytes[b->store];
+    if (b->params[k].expert) mal_at(b, g)->offset_bytes += b->grad_elements[0] * size;
+    if (extra)
+      mal_at(b, g - 1)->offset_bytes =
+          (b->grad_elements[0] + b->grad_elements[1]) * size + mal_at(b, g)->offset_bytes / size * small;
   }
 }
 
@@ -159,7 +150,7 @@ void mal_unit_lists(mal_builder *b) {
   int64_t *region = b->out->region_bytes, trained = units[0].trained + units[1].trained;
   int64_t grad = (int64_t)mal_dtype_bytes[mal_grad_type(b)];
   int64_t extra = mal_dtype_bytes[b->store] < 4 ? b->profile->grad_extra_bytes : 0;
-  shift_expert_gradients(b);
+  lay_out_gradients(b, extra > 0 && !mal_reduces_unit(b));
   if (mal_reduces_unit(b))
     region[MAL_R_BUCKET] = trained * (int64_t)mal_dtype_bytes[b->store];
   else

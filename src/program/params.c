@@ -181,7 +181,7 @@ static bool has_extra(const mal_builder *b) {
   return b->profile->grad_extra_bytes > 0 && mal_dtype_bytes[b->store] < 4 && !mal_reduces_unit(b);
 }
 
-/* The buffer before the last made is the extra copy of the compute type, when the profile keeps one. */
+/* The buffer before it is the copy in the compute type, when the profile keeps one. */
 mal_ref mal_param_grad(mal_builder *b, mal_ref param) {
   const mal_buffer f = *mal_at(b, mal_root(b, param));
   int64_t elements = mal_elements(b, mal_root(b, param)), *laid = &b->grad_elements[b->params[f.param].expert];
@@ -192,10 +192,7 @@ mal_ref mal_param_grad(mal_builder *b, mal_ref param) {
     mal_ref g = mal_buffer_in(b, f.name, type, elements, unit ? MAL_R_BUCKET : MAL_R_GRAD);
     mal_at(b, g)->param = f.param;
     mal_at(b, g)->offset_bytes = *laid * (int64_t)mal_dtype_bytes[type];
-    if (extra) {
-      mal_at(b, extra)->param = f.param;
-      mal_at(b, extra)->offset_bytes = *laid * (int64_t)mal_dtype_bytes[b->store];
-    }
+    if (extra) mal_at(b, extra)->param = f.param;
     *laid += elements;
     b->param_grad[f.param] = g;
   }
