@@ -26,7 +26,7 @@ done
 for page in malha plan lower validate models machines; do
   file=$here/docs/man/malha-$page.1
   [ $page = malha ] && file=$here/docs/man/malha.1
-  "$MALHA" help --man $page | cmp -s - "$file" || fail "$file is not what malha help --man $page writes"
+  "$MALHA" help --man $page | cmp -s - "$file" || fail "$file is not what malha help --man $page writes: run sh docs/man/make.sh"
 done
 for verb in plan lower validate models machines; do
   grep -q "malha $verb" "$here/docs/$verb.md" || fail "docs/$verb.md"

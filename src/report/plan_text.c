@@ -226,18 +226,21 @@ static void put_unverified(mal_page *p, const mal_answer *a) {
 
 /* --- what would make it fit --------------------------------------------------------------------------------------- */
 
+static bool already(mal_arena *a, const mal_plan *plan, const char *name, const char *value) {
+  mal_layout changed = plan->layout;
+  mal_error ignored;
+  return mal_option_set(mal_layout_options, (size_t)mal_layout_option_count, name, value, &changed, &ignored) ==
+             MAL_OK &&
+         strcmp(mal_layout_show(a, &changed), mal_layout_show(a, &plan->layout)) == 0;
+}
+
 /* "--zero 3 --train lora" without what the plan already has. */
 static const char *news_of(mal_arena *a, const mal_plan *plan, const char *change) {
   char *text = mal_copy(a, change), *rest = NULL, *news = mal_copy(a, "");
   for (char *name = strtok_r(text, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
     const char *value = strtok_r(NULL, " ", &rest);
-    mal_layout layout = plan->layout;
-    mal_error ignored;
-    bool same = value && strncmp(name, "--", 2) == 0 &&
-                mal_option_set(mal_layout_options, (size_t)mal_layout_option_count, name + 2, value, &layout,
-                               &ignored) == MAL_OK &&
-                memcmp(&layout, &plan->layout, sizeof layout) == 0;
-    if (!same) news = mal_print(a, "%s%s%s %s", news, *news ? " " : "", name, value ? value : "");
+    if (value && strncmp(name, "--", 2) == 0 && already(a, plan, name + 2, value)) continue;
+    news = mal_print(a, "%s%s%s %s", news, *news ? " " : "", name, value ? value : "");
   }
   return news;
 }
