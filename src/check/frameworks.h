@@ -8,7 +8,7 @@
 
 typedef struct mal_framework {
   const char *framework, *notes, *kernels, *mixed_precision, *match_precision, *match_year; /* patterns with * and ?, case ignored; "" matches all */
-  const char *profile; /* and in its place, when a recipe captures whole steps, parts of layers, overlaps experts; "" none: */
+  const char *profile; /* and in its place, when a recipe captures whole steps, parts of layers, these and overlaps experts; "" none: */
   const char *graph_profile, *partial_profile, *overlap_profile;
   const char *recompute, *attention, *precision, *optimizer, *lora_targets, *layout, *selective, *inferred; /* "" nothing to add; selective: "half": full on half of the layers; inferred: a column
                                                         whose value the notes call inferred, so that it counts as blank */

@@ -138,7 +138,7 @@ static mal_status make_plan(mal_rows *rows, mal_filled *f, mal_plan *p, mal_erro
   const char *profile = w->profile;
   if (r && !strcmp(r->cuda_graph, "full") && *w->graph_profile) profile = w->graph_profile;
   if (r && !strcmp(r->cuda_graph, "partial") && *w->partial_profile) profile = w->partial_profile;
-  if (r && r->a2a_overlap > 0 && *w->overlap_profile) profile = w->overlap_profile;
+  if (r && !strcmp(r->cuda_graph, "partial") && r->a2a_overlap > 0 && *w->overlap_profile) profile = w->overlap_profile;
   if (!*profile) profile = mal_profile_default(p->layout.tp, p->layout.pp, p->layout.ep);
   s = get_profile(rows, profile, &p->profile, e);
   if (s != MAL_OK) return s;
