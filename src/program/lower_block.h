@@ -8,10 +8,12 @@
 typedef struct mal_block_request {
   const mal_plan *plan; /* complete */
   mal_block_class block_class;
-  int kind;           /* LAYER, MTP: layer kind */
-  int recompute;      /* LAYER: mal_recompute */
-  bool split;         /* lists B and W; else BW */
-  bool tied_here;     /* HEAD of a model with tied embeddings: the table lies in this stage */
+  int kind;      /* LAYER, MTP: layer kind */
+  int recompute; /* LAYER: mal_recompute */
+  bool split;    /* lists B and W; else BW */
+  /* HEAD: its matrix lies in this stage already (tied embedding; the head of an MTP module). MTP: so does the embedding.
+   * With pp = 1 a tied table is found in place without being told. */
+  bool tied_here;
   bool no_input_grad; /* LAYER: nothing below is trained (the first layer with LoRA) */
   /* SYNC, OPTIMIZER: sums over the blocks of the stage, each times its count, of the fields of the same name */
   int64_t dense_elements, expert_elements, replicated_elements, vector_elements, tied_elements;
