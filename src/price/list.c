@@ -108,7 +108,7 @@ static void add_host(const mal_plan *plan, const mal_block *b, mal_list list, ma
   for (int i = 0; i < b->count[list]; i++)
     t->kernels += mal_instruction_kernels(&b->list[list][i], &b->sizes[b->list[list][i].sizes]);
   if (layer && b->count[list] > 0) {
-    bool experts = plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
+    bool experts = b->kind < plan->model.n_kinds && plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
     t->kernels += (int)(plan->profile->kernels_extra + (experts ? plan->profile->kernels_extra_moe : 0));
   }
   t->host_s = mal_host_time(plan, t->kernels) * (list == MAL_L_F || list == MAL_L_R ? 1 : backward_host);

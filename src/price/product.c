@@ -1,5 +1,6 @@
 #include "price/kernel.h"
 #include <math.h>
+#include <stdlib.h>
 
 static const double clock_span =
     0.08; /* no source: how much of the rate clock_power = 1 takes from a product that fills the GPU */
@@ -72,7 +73,10 @@ double mal_product_time(const mal_plan *plan, const mal_instruction *i, const ma
     rate = peak * share * busy * (1 - clock_span * g->cal.clock_power.value * busy);
   }
   rate *= worst_alignment(i, s);
-  return fmax(2 * m * n * k * batch / rate, bytes / mal_memory_rate(&plan->machine)) + g->cal.launch_s.value;
+  double sums = i->flags & MAL_INS_ACCUMULATE && i->flags & MAL_INS_WEIGHT_GRAD
+                    ? 2 * m * n * batch * (double)plan->profile->grad_bytes : 0;
+  static double x = -1; if (x < 0) x = getenv("EPI") ? atof(getenv("EPI")) : 0;
+  return fmax(2 * m * n * k * batch / rate, bytes / mal_memory_rate(&plan->machine)) + x * sums / mal_memory_rate(&plan->machine) + g->cal.launch_s.value;
 }
 
 static mal_attention_kernel attention_kernel(const mal_plan *plan) {
