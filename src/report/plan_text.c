@@ -226,25 +226,6 @@ static void put_unverified(mal_page *p, const mal_answer *a) {
 
 /* --- what would make it fit --------------------------------------------------------------------------------------- */
 
-static bool already(mal_arena *a, const mal_plan *plan, const char *name, const char *value) {
-  mal_layout changed = plan->layout;
-  mal_error ignored;
-  return mal_option_set(mal_layout_options, (size_t)mal_layout_option_count, name, value, &changed, &ignored) ==
-             MAL_OK &&
-         strcmp(mal_layout_show(a, &changed), mal_layout_show(a, &plan->layout)) == 0;
-}
-
-/* "--zero 3 --train lora" without what the plan already has. */
-static const char *news_of(mal_arena *a, const mal_plan *plan, const char *change) {
-  char *text = mal_copy(a, change), *rest = NULL, *news = mal_copy(a, "");
-  for (char *name = strtok_r(text, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
-    const char *value = strtok_r(NULL, " ", &rest);
-    if (value && strncmp(name, "--", 2) == 0 && already(a, plan, name + 2, value)) continue;
-    news = mal_print(a, "%s%s%s %s", news, *news ? " " : "", name, value ? value : "");
-  }
-  return news;
-}
-
 static void put_remedies(mal_page *p, const mal_answer *a) {
   mal_page_styled(p, MAL_BOLD, "%s", _("\nWhat would make it fit, each with its cost (nothing was switched)\n"));
   if (!a->n_remedies) {
@@ -261,8 +242,7 @@ static void put_remedies(mal_page *p, const mal_answer *a) {
     const mal_estimate *e = &r->estimate;
     mal_table_row(&t, MAL_PLAIN, mal_show_bytes((double)e->total_bytes), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
                   e->usd_per_mtoken > 0 ? mal_print(p->arena, "%.3g", e->usd_per_mtoken) : "-",
-                  target ? mal_show_time(e->time_to_target_s) : "",
-                  mal_print(p->arena, "%s: %s", news_of(p->arena, &a->plan, r->change), r->words));
+                  target ? mal_show_time(e->time_to_target_s) : "", mal_print(p->arena, "%s: %s", r->change, r->words));
   }
   mal_table_put(&t, p);
 }
