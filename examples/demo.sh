@@ -52,7 +52,7 @@ printf '%s\n' "$answer" | sed '/^again/,$d'
 
 title "Why not, and what would: one H100 server in full"
 ask plan $MODEL --on 8xh100-sxm --layout $SPLIT $BATCH
-printf '%s\n' "$answer" | sed '/^UNVERIFIED/,$d'
+printf '%s\n' "$answer" | sed -n '/^Does not fit/,/^UNVERIFIED/p; /^Fits/,/^UNVERIFIED/p' | sed '/^UNVERIFIED/d'
 
 title "The shortcuts that people name, one at a time"
 short "8-bit Adam" --on 8xh100-sxm --layout $SPLIT $BATCH --optimizer adamw-8bit
