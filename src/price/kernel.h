@@ -6,6 +6,7 @@
  *     (NVIDIA, "Matrix multiplication background", sections 3.2 and 3.3), for the best of a few tile shapes, k cut where that helps;
  *   ramp: k / (k + k_half), the pipeline of loads filling and draining once per tile;
  *   alignment: rows that are not a multiple of 16 bytes load in smaller pieces (same guide, section 2.1);
+ *   sums: a weight gradient added to earlier ones reads and writes the sum beside; half of it is seen;
  *   clock: a product that keeps the tensor cores busy runs into the power limit: 1 - CLOCK_SPAN × clock_power × (how busy).
  * Attention: FLOPs of the opcode table / (dense peak × kernel's share, × attention_backward for the gradient), with a ramp in
  *   head size (the softmax costs the same for every size: d / (d + 32), 1 at 128) and in length (256 tokens, 1 at 4096), as the
