@@ -20,8 +20,10 @@ static const char *catalog_name(mal_arena *a, const char *model_name) {
     if (tail) *tail = 0;
   }
   for (const char *p = name; *p; p++)
-    if (isalnum((unsigned char)*p) || *p == '.') name[n++] = *p;
-    else if (n && name[n - 1] != '-') name[n++] = '-';
+    if (isalnum((unsigned char)*p) || *p == '.')
+      name[n++] = *p;
+    else if (n && name[n - 1] != '-')
+      name[n++] = '-';
   while (n && name[n - 1] == '-') n--;
   name[n] = 0;
   return name;
@@ -48,6 +50,27 @@ static bool known_model(mal_arena *a, const mal_trial *t, const char **name, mal
          mal_model_load(a, *name, m, NULL) == MAL_OK && same_sizes(t, m);
 }
 
+/* Leaves out the first of the dense layers that a model of experts begins with, so that `dense` of them are left. */
+static void cut_dense(mal_model *m, int64_t dense) {
+  int64_t now = 0, drop;
+  while (now < m->layers && m->kinds[m->kind_of[now]].mlp == MAL_MLP_DENSE) now++;
+  drop = now < m->layers && now > dense ? now - dense : 0;
+  for (int64_t l = 0; l < drop; l++) {
+    m->parameters -= m->kinds[m->kind_of[l]].parameters;
+    m->active_parameters -= m->kinds[m->kind_of[l]].active_parameters;
+  }
+  m->layers -= drop;
+  for (int64_t l = 0; l < m->layers; l++) m->kind_of[l] = m->kind_of[l + drop];
+}
+
+/* "..., 1 dense layer, ..." in a row's notes; MAL_BLANK when they do not say. */
+static int64_t noted_dense_layers(const char *notes) {
+  const char *at = strstr(notes, " dense layer");
+  if (!at) return MAL_BLANK;
+  while (at > notes && isdigit((unsigned char)at[-1])) at--;
+  return isdigit((unsigned char)*at) ? atoll(at) : MAL_BLANK;
+}
+
 /* The first `layers` layers of a model. */
 static void cut_layers(mal_model *m, int64_t layers) {
   for (int64_t l = layers; l < m->layers; l++) {
@@ -66,6 +89,8 @@ mal_status mal_row_load_model(mal_arena *a, const mal_row *row, mal_model *model
   if (s != MAL_OK) return s;
   model->mtp_layers = 0; /* a cut model is built without its prediction modules */
   int64_t layers = atoll(cut + strlen(";layers="));
+  const char *dense = strstr(cut, ";dense=");
+  if (dense) cut_dense(model, atoll(dense + strlen(";dense=")));
   if (layers < model->layers) cut_layers(model, layers);
   return MAL_OK;
 }
@@ -112,9 +137,12 @@ mal_status mal_fill_model(mal_arena *a, mal_filled *f, mal_error *e) {
   const char *name;
   mal_model known;
   if ((t->experts > 0 || t->ffn < 1) && known_model(a, t, &name, &known)) {
-    f->row->model_spec = t->layers > 0 && t->layers < known.layers
-                             ? mal_print(a, "%s;layers=%lld", name, (long long)t->layers)
-                             : mal_copy(a, name);
+    bool cut = t->layers > 0 && t->layers < known.layers;
+    int64_t dense = noted_dense_layers(t->notes);
+    f->row->model_spec = !cut ? mal_copy(a, name)
+                         : dense >= 0
+                             ? mal_print(a, "%s;layers=%lld;dense=%lld", name, (long long)t->layers, (long long)dense)
+                             : mal_print(a, "%s;layers=%lld", name, (long long)t->layers);
     return MAL_OK;
   }
   if (t->experts > 0 && t->ffn < 1) return mal_fail(e, MAL_BAD, _("no model sizes"));
@@ -135,8 +163,7 @@ mal_status mal_fill_model(mal_arena *a, mal_filled *f, mal_error *e) {
   /* rotary positions turn pairs: an odd quotient is no head width, heads are then wider than hidden / heads */
   if (t->hidden % heads || t->hidden / heads % 2)
     spec = mal_print(a, "%s,head_dim=%d", spec, t->hidden / heads < HEAD_DIM_LEAST ? HEAD_DIM_LEAST : HEAD_DIM_USUAL);
-  if (t->experts > 0)
-    spec = mal_print(a, "%s,experts=%lld,top_k=%lld", spec, (long long)t->experts, (long long)top_k);
+  if (t->experts > 0) spec = mal_print(a, "%s,experts=%lld,top_k=%lld", spec, (long long)t->experts, (long long)top_k);
   f->row->model_spec = spec;
   return MAL_OK;
 }

@@ -9,8 +9,8 @@
 
 typedef enum mal_memory_kind { /* what a row's peak memory counts */
   MAL_MEMORY_ALL,             /* nvidia-smi: context included */
-  MAL_MEMORY_RESERVED,        /* the allocator's, without the context */
-  MAL_MEMORY_ALLOCATED        /* tensors alone: without context, communicators and slack */
+  MAL_MEMORY_RESERVED,        /* the allocator's, without context and communicators */
+  MAL_MEMORY_ALLOCATED        /* tensors alone: without slack either */
 } mal_memory_kind;
 
 typedef struct mal_row {

@@ -9,8 +9,8 @@ const char *const mal_by_name[MAL_BYS + 1] = {"family", "gpu", "model", "framewo
 
 /* Defaults that change the program; the others (network speed, precision of fp8's kind, etp) hardly do. */
 static bool fully_specified(const mal_row *row) {
-  static const char *const blanks[] = {"recompute=", "vpp=",    "micro-batch=", "tp=",     "pp=",
-                                       "flash=",     "layers=", "heads=",       "precision="};
+  static const char *const blanks[] = {
+      "recompute=", "vpp=", "micro-batch=", "tp=", "pp=", "flash=", "layers=", "heads=", "precision="};
   for (size_t i = 0; i < sizeof blanks / sizeof *blanks; i++) {
     const char *at = strstr(row->defaults, blanks[i]);
     if (at && (at == row->defaults || at[-1] == ' ')) return false;
@@ -27,9 +27,9 @@ static bool is_dense(const mal_model *m) {
 /* The part of the predicted bytes that the row's memory column counts. */
 static double counted_bytes(const mal_row *row, const mal_estimate *x) {
   double bytes = (double)x->total_bytes;
-  if (row->memory_kind != MAL_MEMORY_ALL) bytes -= (double)x->memory_bytes[MAL_MEM_CONTEXT];
-  if (row->memory_kind == MAL_MEMORY_ALLOCATED)
-    bytes -= (double)(x->memory_bytes[MAL_MEM_SLACK] + x->memory_bytes[MAL_MEM_COMMUNICATORS]);
+  if (row->memory_kind != MAL_MEMORY_ALL)
+    bytes -= (double)(x->memory_bytes[MAL_MEM_CONTEXT] + x->memory_bytes[MAL_MEM_COMMUNICATORS]);
+  if (row->memory_kind == MAL_MEMORY_ALLOCATED) bytes -= (double)x->memory_bytes[MAL_MEM_SLACK];
   return bytes;
 }
 

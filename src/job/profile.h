@@ -15,15 +15,18 @@ typedef struct mal_profile {
   /* states, bytes per parameter, for 16-bit and lower precision; fp32 training uses 4 for each */
   int64_t grad_bytes;        /* the gradient buffer that accumulates: 2 or 4 */
   int64_t grad_extra_bytes;  /* a second, transient or persistent gradient copy in the compute type (DeepSpeed bf16: 2) */
+  bool grad_extra_is_bucket; /* that copy is the reduction's bucket: none where gradients are not summed over ranks */
   int64_t reduce_bytes;      /* bytes an element has in the gradient reduction: 2 or 4 */
   bool master_fp32;          /* fp32 master weights beside 16-bit weights */
   int64_t sharded_param_bytes; /* ZeRO-3/FSDP: bytes of the sharded copy (4: it is itself the master; 2: pure) */
   bool shard_with_master;    /* ZeRO-1 fp16 keeps an fp32 gradient shard too (DeepSpeed fp16) */
+  bool empty_grads;          /* accumulation fused into the product: autograd gets an empty 16-bit gradient of each weight all the same */
   bool flattens_shard;       /* before the step, the owned shard's 16-bit gradients are copied into one buffer */
   /* what is fused: fewer passes over memory and fewer saved tensors */
   bool fused_softmax, fused_norm, fused_activation, fused_bias_dropout_add, fused_rope, fused_cross_entropy, fused_qkv, fused_optimizer;
   bool dropout;              /* hidden and attention dropout active (masks kept) */
   bool norm_fp32;            /* norms compute on and save an fp32 copy (autocast) */
+  bool saves_gathered;       /* sequence parallelism: gathered inputs of products are kept, not gathered again in backward */
   bool save_rotary_inputs;
   bool zero1_all_reduce;     /* ZeRO-1 sums whole gradients on every rank (all-reduce) rather than its shard (reduce-scatter) */
   bool gate_enters_apart;    /* gate and up are two column-parallel layers, each sums its own input gradient over tp */
@@ -42,6 +45,7 @@ typedef struct mal_profile {
   bool pp_scatter_gather;    /* a message between stages is cut over tp and gathered behind (Megatron, SC 21, section 4.1) */
   int64_t bucket_elements_per_rank; /* the bucket is at least so large for each data-parallel rank */
   int64_t bucket_elements;   /* gradient bucket */
+  bool stages_by_cost;       /* pipeline stages are cut by the cost of their products, the head's included */
   int64_t prefetch;          /* FSDP units gathered ahead */
   bool reduce_each_micro_batch; /* FSDP: reduce-scatter after every micro-batch rather than once a step */
   bool regather_backward;    /* ZeRO-3: gather again for backward (reshard after forward) */

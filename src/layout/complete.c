@@ -327,11 +327,24 @@ static mal_status check_own_stages(const check *c) {
   return MAL_OK;
 }
 
+/* Stages by cost, where the profile cuts them so and none would be left empty. */
+static void weigh_head(const check *c) {
+  mal_layout *l = c->l;
+  const mal_layer_kind *k = &c->m->kinds[c->m->kind_of[c->m->layers - 1]];
+  bool even = l->first_stage_layers < 0 && l->last_stage_layers < 0 && !l->embedding_in_layers && l->vpp == 1;
+  l->head_layers = 0;
+  if (!c->p->stages_by_cost || !even || l->pp == 1 || k->mlp == MAL_MLP_MOE) return;
+  double layer = (double)(4 * k->heads * k->head_dim + (k->gated ? 3 : 2) * k->ffn);
+  double head = (double)c->m->vocab / layer, share = ((double)c->m->layers + head) / (double)l->pp;
+  if (share * (double)(l->pp - 1) + 1 < (double)c->m->layers) l->head_layers = head;
+}
+
 static mal_status check_pipeline(const check *c) {
   mal_layout *l = c->l;
   mal_status s = check_interleaving(c);
   if (s == MAL_OK) s = check_own_stages(c);
   if (s != MAL_OK) return s;
+  weigh_head(c);
   int64_t layers = c->m->layers + (l->embedding_in_layers ? 2 : 0), chunks = l->pp * l->vpp;
   if (chunks > layers)
     return mal_fail(c->e, MAL_BAD,

@@ -105,8 +105,24 @@ static int64_t stage_layers(const mal_layout *l, int64_t layers, int64_t stage) 
   return rest / stages + (index < rest % stages);
 }
 
+/* A stage takes layers until their cost passes its share of all layers' and the head's. */
+static void stages_by_cost(const mal_layout *l, int64_t layers, int64_t *first, int64_t *count) {
+  double share = ((double)layers + l->head_layers) / (double)l->pp;
+  int64_t next = 0;
+  for (int64_t stage = 0; stage < l->pp; stage++) {
+    first[stage] = next;
+    int64_t end = stage + 1 < l->pp ? (int64_t)(share * (double)(stage + 1)) + 1 : layers;
+    next = end < layers ? end : layers;
+    count[stage] = next - first[stage];
+  }
+}
+
 void mal_layout_stages(const mal_layout *l, int64_t layers, int64_t *first, int64_t *count) {
   int64_t vpp = l->vpp > 0 ? l->vpp : 1, chunks = l->pp * vpp, next = 0;
+  if (l->head_layers > 0) {
+    stages_by_cost(l, layers, first, count);
+    return;
+  }
   bool own = l->pp > 1 && (l->first_stage_layers >= 0 || l->last_stage_layers >= 0);
   int64_t total = layers + (l->embedding_in_layers && chunks > 1 ? 2 : 0);
   for (int64_t v = 0; v < chunks; v++) {

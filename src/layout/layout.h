@@ -29,6 +29,7 @@ typedef struct mal_layout {
   int overlap_tp, overlap_dp_grad, overlap_dp_param, overlap_pp, overlap_cp; /* mal_tristate */
   int offload_optimizer, offload_params; /* mal_offload */
   int64_t first_stage_layers, last_stage_layers; /* uneven stages; -1 = even */
+  double head_layers;       /* derived: stages are cut by cost, and the head costs as much as so many layers; 0: they are even */
   bool embedding_in_layers; /* count embedding and head as a layer each when dividing stages (Megatron's account_for_*) */
 } mal_layout;
 

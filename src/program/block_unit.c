@@ -149,8 +149,8 @@ void mal_unit_lists(mal_builder *b) {
   unit units[2] = {unit_of(b, false), unit_of(b, true)};
   int64_t *region = b->out->region_bytes, trained = units[0].trained + units[1].trained;
   int64_t grad = (int64_t)mal_dtype_bytes[mal_grad_type(b)];
-  int64_t extra = mal_dtype_bytes[b->store] < 4 ? b->profile->grad_extra_bytes : 0;
-  lay_out_gradients(b, extra > 0 && !mal_reduces_unit(b));
+  int64_t extra = mal_has_extra(b) ? b->profile->grad_extra_bytes : 0;
+  lay_out_gradients(b, extra > 0);
   if (mal_reduces_unit(b))
     region[MAL_R_BUCKET] = trained * (int64_t)mal_dtype_bytes[b->store];
   else

@@ -130,6 +130,7 @@ mal_ref mal_param_grad(mal_builder *b, mal_ref param);
 uint16_t mal_param_grad_flags(const mal_builder *b);
 void mal_param_grad_done(mal_builder *b, mal_ref param);
 mal_dtype mal_grad_type(const mal_builder *b);
+bool mal_has_extra(const mal_builder *b);              /* gradients are held in the compute type too */
 bool mal_reduces_unit(const mal_builder *b);           /* gradients leave in this block's REDUCE list */
 int64_t mal_shards(const mal_builder *b, bool expert); /* ranks that share optimizer states and ZeRO's other shards */
 bool mal_is_param(const mal_builder *b, mal_ref x);

@@ -40,7 +40,7 @@ mal_ref mal_enter_column(mal_builder *b, mal_ref x, bool low) {
                             .in = {x},
                             .out = {y},
                             .v = {mal_at(b, y)->bytes},
-                            .remake = true});
+                            .remake = !b->profile->saves_gathered});
   return y;
 }
 
@@ -109,6 +109,9 @@ static void product(mal_builder *b, mal_linear *l, const mal_taken *w, mal_ref b
   }
   i.v[0] = l->rows, i.v[1] = columns, i.v[2] = l->width, i.v[3] = batch;
   mal_forward(b, i);
+  bool empty = b->profile->empty_grads && b->side[w->weight].needs;
+  int64_t empty_bytes = w->elements * (int64_t)mal_dtype_bytes[b->store];
+  if (empty && empty_bytes > b->kernel_bytes) b->kernel_bytes = empty_bytes;
   for (int p = from; p < to && b->side[w->weight].needs; p++) b->side[l->out[p]].needs = true;
 }
 

@@ -177,7 +177,8 @@ int64_t mal_shards(const mal_builder *b, bool expert) {
   return l->zero == 3 && l->hybrid > 0 ? l->hybrid : l->dp * l->cp;
 }
 
-static bool has_extra(const mal_builder *b) {
+bool mal_has_extra(const mal_builder *b) {
+  if (b->profile->grad_extra_is_bucket && b->layout->dp * b->cp == 1) return false;
   return b->profile->grad_extra_bytes > 0 && mal_dtype_bytes[b->store] < 4 && !mal_reduces_unit(b);
 }
 
@@ -188,7 +189,7 @@ mal_ref mal_param_grad(mal_builder *b, mal_ref param) {
   if (!b->param_grad[f.param]) {
     bool unit = mal_reduces_unit(b);
     mal_dtype type = unit ? b->store : mal_grad_type(b);
-    mal_ref extra = has_extra(b) ? mal_buffer_in(b, f.name, b->store, elements, MAL_R_GRAD) : 0;
+    mal_ref extra = mal_has_extra(b) ? mal_buffer_in(b, f.name, b->store, elements, MAL_R_GRAD) : 0;
     mal_ref g = mal_buffer_in(b, f.name, type, elements, unit ? MAL_R_BUCKET : MAL_R_GRAD);
     mal_at(b, g)->param = f.param;
     mal_at(b, g)->offset_bytes = *laid * (int64_t)mal_dtype_bytes[type];
@@ -197,16 +198,16 @@ mal_ref mal_param_grad(mal_builder *b, mal_ref param) {
     b->param_grad[f.param] = g;
   }
   mal_ref g = b->param_grad[f.param];
-  return has_extra(b) ? g - 1 : g;
+  return mal_has_extra(b) ? g - 1 : g;
 }
 
 uint16_t mal_param_grad_flags(const mal_builder *b) {
-  bool adds = !mal_reduces_unit(b) && !has_extra(b);
+  bool adds = !mal_reduces_unit(b) && !mal_has_extra(b);
   return (uint16_t)(MAL_INS_WEIGHT_GRAD | (adds ? MAL_INS_ACCUMULATE : 0));
 }
 
 void mal_param_grad_done(mal_builder *b, mal_ref param) {
-  if (!param || !has_extra(b)) return;
+  if (!param || !mal_has_extra(b)) return;
   mal_ref g = b->param_grad[mal_at(b, mal_root(b, param))->param];
   mal_backward_emit(b, (mal_emit){.op = MAL_OP_ADD,
                                   .dtype = mal_at(b, g)->dtype,
