@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CONSTANTS = 1024, MAX_TIED = 64, MAX_LISTED = 64, MAX_THREADS = 16, ROUNDS = 6, PER_FAMILY = 120 };
+enum { MAX_CONSTANTS = 1024, MAX_TIED = 64, MAX_LISTED = 64, MAX_THREADS = 16, ROUNDS = 6, PER_FAMILY = 120, LEAST_ROWS = 5 };
 static const double loss_scale = 0.06;      /* log error beyond which a row pulls no harder */
 static const double family_evidence = 12;   /* a family counts as so many independent rows against the priors */
 static const double difference_share = 0.01; /* of [lo, hi]: step of the numeric derivative */
@@ -41,7 +41,15 @@ typedef struct sample {
   int family, fold;
 } sample;
 
+static bool is_moe(const sample *s) {
+  const mal_model *m = &s->row->plan->model;
+  for (int k = 0; k < m->n_kinds; k++)
+    if (m->kinds[k].mlp == MAL_MLP_MOE) return true;
+  return false;
+}
+
 typedef struct fit {
+  bool write;
   mal_rows rows;
   sample *samples;
   int n, n_families, n_folds;
@@ -416,6 +424,73 @@ static mal_status write_constant(mal_arena *a, const constant *c, mal_error *e) 
   return mal_file_write(path, all, strlen(all), e);
 }
 
+/* Sets "key: value" at the top level of a profile's file, before its section `fitted` or at the end. */
+static mal_status write_line(mal_arena *a, const char *profile, const char *key, double value, mal_error *e) {
+  char *path, *text, line[96];
+  size_t length;
+  mal_status s = mal_catalog_find(a, "profiles", profile, ".yaml", "profile", &path, e);
+  if (s == MAL_OK) s = mal_file_read(a, path, MAL_YAML_LIMIT_BYTES, &text, &length, e);
+  if (s != MAL_OK) return s;
+  snprintf(line, sizeof line, "\n%s:", key);
+  char *at = strstr(text, line), *end;
+  if (at) {
+    at++;
+    end = at + strcspn(at, "\n");
+    end += *end == '\n';
+  } else {
+    at = strstr(text, "\nfitted:");
+    at = end = at ? at + 1 : text + length;
+  }
+  char *all = mal_print(a, "%.*s%s: %.3f\n%s", (int)(at - text), text, key, value, end);
+  return mal_file_write(path, all, strlen(all), e);
+}
+
+/* The profile that holds the fitted numbers of p. */
+static const char *root_of(mal_arena *a, const mal_profile *p) {
+  const char *base = inherited_from(a, p->memory_pass.source);
+  return base ? base : p->name;
+}
+
+/* 80th percentile of |log error| with the family left out, over the rows of one root profile. */
+static double half_width(mal_arena *a, const fit *f, const char *root, bool experts, int *count) {
+  mal_sample *x = MAL_ARRAY(a, mal_sample, f->n + 1);
+  *count = 0;
+  for (int i = 0; i < f->n; i++) {
+    const sample *s = &f->samples[i];
+    if (is_moe(s) != experts || strcmp(root_of(a, s->row->plan->profile), root)) continue;
+    x[(*count)++] = (mal_sample){fabs(s->e_family), 1};
+  }
+  for (int i = 0, n = 0; i < f->n; i++) { /* families of one profile weigh the same */
+    const sample *s = &f->samples[i];
+    if (is_moe(s) != experts || strcmp(root_of(a, s->row->plan->profile), root)) continue;
+    int same = 0;
+    for (int k = 0; k < f->n; k++)
+      same += f->samples[k].family == s->family && is_moe(&f->samples[k]) == experts &&
+              !strcmp(root_of(a, f->samples[k].row->plan->profile), root);
+    x[n++].weight = 1.0 / same;
+  }
+  return mal_weighted_quantile(x, *count, 0.8);
+}
+
+static mal_status write_intervals(const fit *f, mal_error *e) {
+  mal_arena a;
+  mal_status s = MAL_OK;
+  mal_arena_init(&a);
+  for (int p = 0; p < f->rows.n_profiles; p++)
+    for (int experts = 0; experts < 2 && s == MAL_OK; experts++) {
+      const char *root = root_of(&a, f->rows.profiles[p]);
+      int count, before = 0;
+      while (before < p && strcmp(root_of(&a, f->rows.profiles[before]), root)) before++;
+      if (before < p) continue; /* done with an earlier profile */
+      double half = half_width(&a, f, root, experts, &count);
+      if (count < LEAST_ROWS) continue;
+      printf("%-26s %-7s %4d rows, 80 %% within %.3f\n", root, experts ? "experts" : "dense", count, half);
+      if (f->write) s = write_line(&a, root, experts ? "interval_moe" : "interval", half, e);
+    }
+  mal_arena_free(&a);
+  return s;
+}
+
 static mal_status write_back(const fit *f, mal_error *e) {
   mal_arena a;
   mal_status s = MAL_OK;
@@ -480,7 +555,9 @@ int main(int argc, char **argv) {
   put_constants(&f);
   const char *out = option(argc, argv, "--out", NULL);
   if (out) put_rows(&f, out);
-  mal_status s = option(argc, argv, "--write", NULL) ? write_back(&f, &e) : MAL_OK;
+  f.write = option(argc, argv, "--write", NULL) != NULL;
+  mal_status s = f.write ? write_back(&f, &e) : MAL_OK;
+  if (s == MAL_OK && !option(argc, argv, "--no-cv", NULL)) s = write_intervals(&f, &e);
   if (s != MAL_OK) fprintf(stderr, "fit: %s\n", e.text);
   return (int)s;
 }

@@ -37,6 +37,16 @@ typedef struct mal_profile {
   int launch;                /* mal_launch */
   int64_t permute_passes;    /* memory passes of a token permutation, over the one that a fused kernel makes; 0: 1 */
   bool overlap_ep;           /* expert traffic of a micro-batch runs beside the products of another (combined forward and backward) */
+  bool graph_attention, graph_router, graph_mlp; /* parts of a layer in CUDA graphs: attention with its norm, router with its norm and
+                                                    the sorting of tokens, MLP of a dense layer; the rest is issued kernel by kernel */
+  bool dispatch_once;        /* a token goes once to a rank that has several of its experts (DeepEP, HybridEP), not once an expert */
+  bool sorts_chunks;         /* what arrives from several ranks is sorted by expert in one more pass, and back (all-to-all dispatcher) */
+  bool pads_experts;         /* low precision: tokens of each expert are copied to rows of a multiple of 16 or 32, and back */
+  bool expert_bias_apart;    /* bias of the experts' second product: added in fp32, expert by expert, then joined and cast */
+  bool fused_experts;        /* both products of the experts, activation and casts in one kernel on counts that stay on the device */
+  bool fp8_attention;        /* attention core in 8 bits when the products are */
+  bool fp8_amax_pass;        /* fp8 scales from the tensor itself: one more pass reads it before the cast */
+  int64_t kernels_router;    /* of kernels_extra_moe, those inside the router's graph */
   int64_t kernels_extra_moe; /* the same of a layer with experts: sorting, splits, counts that the host reads back */
   int64_t kernels_extra;     /* small kernels per layer and pass beyond the lowered ones */
   /* overlap when the layout does not say */
@@ -57,6 +67,10 @@ typedef struct mal_profile {
   bool phases_add; /* blocks that the allocator cached in the passes do not serve the larger buffers of the step's end */
   int64_t context_bytes, communicator_bytes; /* CUDA context + library workspaces; per process group of size > 1 */
   double slack;              /* allocator: share of dynamic memory lost to fragmentation and rounding */
+
+  /* half width of the 80 % interval of step time, in its logarithm, dense models and those with experts: 80th percentile of the
+   * errors on this profile's runs when their source was left out of the fit (bench/fit); 0: by class of plan */
+  double interval, interval_moe;
 
   /* (iii) fitted */
   mal_fitted memory_pass;    /* bytes moved by memory-bound kernels over the lowered ones */
