@@ -16,7 +16,7 @@ typedef struct cell {
 #define N(type, field) {#field, COUNT, offsetof(type, field)}
 static const cell framework_cells[] = {
     T(mal_framework, framework), T(mal_framework, notes),          T(mal_framework, kernels),
-    T(mal_framework, mixed_precision), T(mal_framework, match_precision), T(mal_framework, match_year), T(mal_framework, profile),  T(mal_framework, graph_profile), T(mal_framework, partial_profile), T(mal_framework, overlap_profile),
+    T(mal_framework, mixed_precision), T(mal_framework, match_precision), T(mal_framework, match_year), T(mal_framework, profile), 
     T(mal_framework, nics),      T(mal_framework, recompute), T(mal_framework, attention),      T(mal_framework, precision),
     T(mal_framework, optimizer), T(mal_framework, lora_targets),   T(mal_framework, layout), T(mal_framework, selective), T(mal_framework, inferred),
     T(mal_framework, vpp),       T(mal_framework, etp),            N(mal_framework, micro_batch),
@@ -32,6 +32,7 @@ static const cell recipe_cells[] = {
     N(mal_recipe, pp),       N(mal_recipe, vpp),        N(mal_recipe, cp),          N(mal_recipe, ep),
     N(mal_recipe, etp),      N(mal_recipe, micro_batch), T(mal_recipe, recompute_modules),
     N(mal_recipe, recompute_layers), T(mal_recipe, cuda_graph), N(mal_recipe, a2a_overlap),
+    T(mal_recipe, graph_scope), T(mal_recipe, dispatcher), N(mal_recipe, fused_experts), N(mal_recipe, fp8_attention),
 };
 #define CELLS(table) table, (int)(sizeof table / sizeof *table)
 
@@ -146,14 +147,19 @@ static bool same_model(const char *model, const char *name) {
   return !strncmp(name, model, n) && (!name[n] || !strcmp(name + n, " LoRA") || !strcmp(name + n, " SFT"));
 }
 
-static bool recipe_fits(const mal_recipe *r, const mal_trial *t) {
+static bool recipe_is_like(const mal_recipe *r, const mal_trial *t) {
   return same_model(r->model, t->model_name) && !strcmp(r->gpu, t->gpu) && !strcmp(r->train, t->train_mode) &&
-         (!*r->precision || !strcmp(r->precision, t->precision)) && agrees(r->gpus, t->gpus) && agrees(r->tp, t->tp) &&
+         (!*r->precision || !strcmp(r->precision, t->precision));
+}
+
+static bool recipe_fits(const mal_recipe *r, const mal_trial *t) {
+  return recipe_is_like(r, t) && agrees(r->gpus, t->gpus) && agrees(r->tp, t->tp) &&
          agrees(r->pp, t->pp) && agrees(r->vpp, t->vpp) && agrees(r->cp, t->cp) && agrees(r->ep, t->ep) &&
          agrees(r->micro_batch, t->micro_batch);
 }
 
-const mal_recipe *mal_recipe_of(const mal_defaults *d, const mal_trial *t) {
+static const mal_recipe *latest(const mal_defaults *d, const mal_trial *t,
+                                bool (*fits)(const mal_recipe *, const mal_trial *)) {
   mal_arena a;
   const mal_recipe *best = NULL;
   const char *best_release = "";
@@ -161,7 +167,7 @@ const mal_recipe *mal_recipe_of(const mal_defaults *d, const mal_trial *t) {
   const char *release = release_of(&a, t->framework);
   for (int i = 0; release && i < d->n_recipes; i++) {
     const mal_recipe *r = &d->recipes[i];
-    const char *known = recipe_fits(r, t) ? latest_word(&a, r->releases, release) : NULL;
+    const char *known = fits(r, t) ? latest_word(&a, r->releases, release) : NULL;
     int later = known ? strcmp(known, best_release) : -1;
     if (later < 0 || (later == 0 && best && (!*r->precision || *best->precision))) continue;
     best = r;
@@ -170,3 +176,7 @@ const mal_recipe *mal_recipe_of(const mal_defaults *d, const mal_trial *t) {
   mal_arena_free(&a);
   return best;
 }
+
+const mal_recipe *mal_recipe_of(const mal_defaults *d, const mal_trial *t) { return latest(d, t, recipe_fits); }
+
+const mal_recipe *mal_recipe_like(const mal_defaults *d, const mal_trial *t) { return latest(d, t, recipe_is_like); }

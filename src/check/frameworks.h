@@ -8,8 +8,7 @@
 
 typedef struct mal_framework {
   const char *framework, *notes, *kernels, *mixed_precision, *match_precision, *match_year; /* patterns with * and ?, case ignored; "" matches all */
-  const char *profile; /* and in its place, when a recipe captures whole steps, parts of layers, these and overlaps experts; "" none: */
-  const char *graph_profile, *partial_profile, *overlap_profile;
+  const char *profile;
   const char *recompute, *attention, *precision, *optimizer, *lora_targets, *layout, *selective, *inferred; /* "" nothing to add; selective: "half": full on half of the layers; inferred: a column
                                                         whose value the notes call inferred, so that it counts as blank */
   const char *nics; /* "1x200": NICs of a node and their Gb/s where the row names no network; "" the node of the catalogue */
@@ -25,8 +24,8 @@ typedef struct mal_published_gpu {
 } mal_published_gpu;
 
 typedef struct mal_recipe {
-  const char *releases, *model, *gpu, *precision, *train, *recompute_modules, *cuda_graph;
-  int64_t a2a_overlap, gpus, global_batch, tp, pp, vpp, cp, ep, etp, micro_batch, recompute_layers;
+  const char *releases, *model, *gpu, *precision, *train, *recompute_modules, *cuda_graph, *graph_scope, *dispatcher;
+  int64_t a2a_overlap, fused_experts, fp8_attention, gpus, global_batch, tp, pp, vpp, cp, ep, etp, micro_batch, recompute_layers;
 } mal_recipe;
 
 typedef struct mal_defaults {
@@ -41,6 +40,8 @@ const mal_framework *mal_framework_of(const mal_defaults *d, const mal_trial *t)
 const mal_published_gpu *mal_published_gpu_of(const mal_defaults *d, const char *gpu); /* NULL: not in the table */
 /* The recipe of the row's release (or the latest known before it), model, GPU, precision and GPU count that contradicts nothing the row prints; NULL. */
 const mal_recipe *mal_recipe_of(const mal_defaults *d, const mal_trial *t);
+/* The same, whatever the layout: what its switches say holds for the row too. */
+const mal_recipe *mal_recipe_like(const mal_defaults *d, const mal_trial *t);
 /* '*' any text, '?' any character, case ignored. An empty pattern matches everything. */
 bool mal_glob(const char *pattern, const char *text);
 #endif

@@ -52,6 +52,19 @@ static mal_status get_profile(mal_rows *rows, const char *name, mal_profile **pr
   return s;
 }
 
+/* The profile with the switches of the row's recipe, made once. */
+static mal_status get_switched(mal_rows *rows, const mal_row *row, const char *base, mal_profile **profile,
+                               mal_error *e) {
+  char *name, *text = mal_row_switches(rows->arena, row, base, &name);
+  for (int i = 0; text && i < rows->n_profiles; i++)
+    if (!strcmp(rows->profiles[i]->name, name)) text = NULL;
+  if (!text) return get_profile(rows, name, profile, e);
+  if (rows->n_profiles == MAL_ROWS_CACHE) return mal_fail(e, MAL_BAD, _("more than %d profiles"), MAL_ROWS_CACHE);
+  mal_status s = mal_profile_parse(rows->arena, name, text, strlen(text), profile, e);
+  if (s == MAL_OK) rows->profiles[rows->n_profiles++] = *profile;
+  return s;
+}
+
 static mal_status get_model(mal_rows *rows, mal_row *row, mal_model *model, mal_error *e) {
   for (int i = 0; i < rows->n_models; i++)
     if (!strcmp(rows->models[i].spec, row->model_spec)) {
@@ -60,8 +73,8 @@ static mal_status get_model(mal_rows *rows, mal_row *row, mal_model *model, mal_
     }
   mal_status s = mal_row_load_model(rows->arena, row, model, e);
   if (s != MAL_OK) return s;
-  rows->models = mal_grow(rows->arena, rows->models, (size_t)rows->n_models, (size_t)rows->n_models + 1,
-                          sizeof *rows->models);
+  rows->models =
+      mal_grow(rows->arena, rows->models, (size_t)rows->n_models, (size_t)rows->n_models + 1, sizeof *rows->models);
   rows->models[rows->n_models].spec = row->model_spec;
   rows->models[rows->n_models++].model = *model;
   return MAL_OK;
@@ -133,14 +146,9 @@ static mal_status make_plan(mal_rows *rows, mal_filled *f, mal_plan *p, mal_erro
   if (s == MAL_OK) s = get_model(rows, row, &p->model, e);
   if (s == MAL_OK) s = mal_fill_layout(rows->arena, f, &p->model, &p->machine, &p->job, &p->layout, e);
   if (s != MAL_OK) return s;
-  const mal_framework *w = row->framework;
-  const mal_recipe *r = row->recipe;
-  const char *profile = w->profile;
-  if (r && !strcmp(r->cuda_graph, "full") && *w->graph_profile) profile = w->graph_profile;
-  if (r && !strcmp(r->cuda_graph, "partial") && *w->partial_profile) profile = w->partial_profile;
-  if (r && !strcmp(r->cuda_graph, "partial") && r->a2a_overlap > 0 && *w->overlap_profile) profile = w->overlap_profile;
+  const char *profile = row->framework->profile;
   if (!*profile) profile = mal_profile_default(p->layout.tp, p->layout.pp, p->layout.ep);
-  s = get_profile(rows, profile, &p->profile, e);
+  s = get_switched(rows, row, profile, &p->profile, e);
   if (s != MAL_OK) return s;
   p->model_spec = row->model_spec;
   p->machine_spec = p->machine.name;
@@ -164,6 +172,7 @@ static void make_row(mal_rows *rows, const mal_trial *t, mal_row *row) {
   row->defaults = "";
   row->framework = mal_framework_of(&rows->defaults, t);
   row->recipe = mal_recipe_of(&rows->defaults, t);
+  if (!row->recipe) row->similar = mal_recipe_like(&rows->defaults, t);
   row->family = *t->family ? t->family : *t->framework ? t->framework : "unnamed";
   row->memory_kind = memory_kind(t->notes, row->framework->memory);
   row->memory_scale = strcmp(row->framework->memory_unit, "GB") ? 1 : 1e9 / (1 << 30);

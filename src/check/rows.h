@@ -17,6 +17,7 @@ typedef struct mal_row {
   const mal_trial *trial;
   const mal_framework *framework;
   const mal_recipe *recipe; /* NULL: none known */
+  const mal_recipe *similar; /* NULL, or of the same model, GPU and precision with another layout: for its switches only */
   const char *family;       /* to group and weight by: the column, else the framework */
   const char *skipped;      /* why it is not judged, NULL: it is */
   const char *defaults;     /* "recompute=none vpp=12": what was not printed; "" none */

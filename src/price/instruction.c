@@ -1,6 +1,7 @@
 #include "price/kernel.h"
 #include "program/lower_block.h"
 #include <math.h>
+#include <string.h>
 
 /* Megatron's fused softmax kernel takes 4 rows of attention batches at once, scores of 16 < length <= 4096 (megatron/core/fusions/
  * fused_softmax.py, is_kernel_available); otherwise scale, mask, softmax and two casts run one after another. */
@@ -55,11 +56,32 @@ static bool has_softmax_kernel(const mal_sizes *s) {
   return s->v[1] > 16 && s->v[1] <= 4096 && s->v[1] % 4 == 0 && s->v[0] / s->v[1] % 4 == 0;
 }
 
+static bool is_moe(const mal_plan *plan, const mal_block *b) {
+  return b->kind < plan->model.n_kinds && plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
+}
+
+/* From 16 bits to the products' type: rows for this product, columns for the one that reads the transpose (backward), except
+ * where the hardware transposes fp8 operands itself (from sm100 on, one scale a tensor). Scales of blocks of 32 or 16 elements
+ * (OCP MX 1.0; NVFP4, arXiv 2509.25149); nvfp4 and fp8 scaled by the tensor itself read it once more for its maximum. */
+static double quantise_bytes(const mal_plan *plan, double elements) {
+  const char *architecture = plan->machine.gpu->architecture;
+  switch (plan->job.precision) {
+  case MAL_P_MXFP8: return elements * (2 + 2 * (1 + 1.0 / 32));
+  case MAL_P_NVFP4: return elements * (2 + 2 + 2 * (0.5 + 1.0 / 16));
+  default: {
+    bool transposes = architecture && strcmp(architecture, "sm100") >= 0 && strlen(architecture) > 4;
+    return elements * (2 + (transposes ? 1 : 2) + (plan->profile->fp8_amax_pass ? 2 : 0));
+  }
+  }
+}
+
 static double memory_time(const mal_plan *plan, const mal_block *b, const mal_instruction *i) {
   const mal_machine *m = &plan->machine;
   const mal_sizes *s = &b->sizes[i->sizes];
   double bytes = mal_instruction_bytes(b, i);
   if (on_host(b, i)) return host_time(m, bytes);
+  if (i->op == MAL_OP_CAST && (i->dtype == MAL_F8 || i->dtype == MAL_F4)) bytes = quantise_bytes(plan, (double)s->v[0]);
+  if (i->op == MAL_OP_ACTIVATION && plan->profile->fused_experts && is_moe(plan, b)) bytes = 0;
   if (i->op != MAL_OP_OPTIMIZER && i->op != MAL_OP_SUM_SQUARES) bytes *= plan->profile->memory_pass.value;
   if (i->op == MAL_OP_PERMUTE && plan->profile->permute_passes > 1) bytes *= (double)plan->profile->permute_passes;
   if (i->op == MAL_OP_SOFTMAX && plan->profile->fused_softmax) {
@@ -70,11 +92,17 @@ static double memory_time(const mal_plan *plan, const mal_block *b, const mal_in
 
 /* Kernels that frameworks start for one instruction. Flash backward: preprocess, main, convert. Grouped products: Transformer
  * Engine's GroupedLinear starts one product an expert from C++ (transformer_engine/common/gemm/cublaslt_gemm.cu,
- * nvte_multi_stream_cublas_gemm), at about half of what an operator started from Python costs. */
-int mal_instruction_kernels(const mal_instruction *i, const mal_sizes *s) {
+ * nvte_multi_stream_cublas_gemm), at about half of what an operator started from Python costs; low precision casts each
+ * expert's rows by themselves (fp8: maximum, scale, cast; blocks of scales: cast, and a swizzle of the scales of both operands). */
+static double kernels_per_expert(const mal_plan *plan, const mal_instruction *i) {
+  if (i->dtype != MAL_F8 && i->dtype != MAL_F4) return 0.5;
+  return plan->job.precision == MAL_P_FP8 ? 2.5 : 4;
+}
+
+int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s) {
   bool grad = i->flags & MAL_INS_GRAD;
   switch (i->op) {
-  case MAL_OP_MATMUL: return i->flags & MAL_INS_GROUPED ? 1 + (int)(s->v[3] / 2) : 1;
+  case MAL_OP_MATMUL: return i->flags & MAL_INS_GROUPED ? 1 + (int)((double)s->v[3] * kernels_per_expert(plan, i)) : 1;
   case MAL_OP_ATTENTION: return grad ? 3 : 1;
   case MAL_OP_NORM: return grad ? 2 : 1;
   case MAL_OP_SOFTMAX: return has_softmax_kernel(s) ? 1 : 6; /* scale, mask, cast, softmax, cast back, copies */
@@ -93,7 +121,7 @@ double mal_host_time(const mal_plan *plan, double kernels) {
 
 double mal_price_instruction(const mal_plan *plan, const mal_block *b, const mal_instruction *i, double *host_s) {
   const mal_sizes *s = &b->sizes[i->sizes];
-  if (host_s) *host_s = mal_host_time(plan, mal_instruction_kernels(i, s));
+  if (host_s) *host_s = mal_host_time(plan, mal_instruction_kernels(plan, i, s));
   switch (i->op) {
   case MAL_OP_MATMUL: return mal_product_time(plan, i, s, mal_instruction_bytes(b, i));
   case MAL_OP_ATTENTION: return mal_attention_time(plan, i, s, mal_instruction_bytes(b, i));

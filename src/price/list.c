@@ -95,7 +95,7 @@ static void finish(lister *l, int count) {
 
 /* Expert traffic beside another micro-batch's products: what they cannot cover stays, and a tenth of the rest (judgement). */
 static void overlap_experts(const mal_plan *plan, mal_list_time *t) {
-  static const double seen = 0.1;
+  static const double seen = 0.35;
   if (!plan->profile->overlap_ep) return;
   double traffic = t->cause_s[MAL_TIME_EP], hidden = (1 - seen) * fmin(traffic, t->span_s - traffic);
   if (hidden <= 0) return;
@@ -103,14 +103,49 @@ static void overlap_experts(const mal_plan *plan, mal_list_time *t) {
   t->span_s -= hidden;
 }
 
+/* Where a layer's MLP and its experts begin in its forward list. */
+typedef struct parts {
+  bool layer, experts;
+  int mlp, sent;
+} parts;
+
+static parts parts_of(const mal_plan *plan, const mal_block *b) {
+  parts p = {.layer = b->block_class == MAL_B_LAYER};
+  if (!p.layer) return p;
+  p.experts = b->kind < plan->model.n_kinds && plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
+  int count = b->count[MAL_L_F], core = 0;
+  p.mlp = p.sent = count;
+  for (int i = 0; i < count; i++) {
+    uint8_t op = b->list[MAL_L_F][i].op;
+    if (op == MAL_OP_ATTENTION || op == MAL_OP_SOFTMAX) core = i, p.mlp = count;
+    if (op == MAL_OP_NORM && i > core && p.mlp == count) p.mlp = i;
+    if (op == MAL_OP_PERMUTE && p.sent == count) p.sent = i;
+  }
+  return p;
+}
+
+static bool captured(const mal_profile *profile, const parts *p, int forward) {
+  if (!p->layer) return false;
+  if (forward < p->mlp) return profile->graph_attention;
+  return p->experts ? forward < p->sent && profile->graph_router : profile->graph_mlp;
+}
+
+static int extra_kernels(const mal_profile *profile, const parts *p) {
+  int64_t extra = profile->kernels_extra;
+  if (profile->graph_attention || profile->graph_mlp) extra /= 2;
+  if (p->experts) extra += profile->kernels_extra_moe - (profile->graph_router ? profile->kernels_router : 0);
+  return (int)extra;
+}
+
 static void add_host(const mal_plan *plan, const mal_block *b, mal_list list, mal_list_time *t) {
   bool layer = b->block_class == MAL_B_LAYER && list != MAL_L_W && list != MAL_L_GATHER && list != MAL_L_REDUCE;
-  for (int i = 0; i < b->count[list]; i++)
-    t->kernels += mal_instruction_kernels(&b->list[list][i], &b->sizes[b->list[list][i].sizes]);
-  if (layer && b->count[list] > 0) {
-    bool experts = b->kind < plan->model.n_kinds && plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
-    t->kernels += (int)(plan->profile->kernels_extra + (experts ? plan->profile->kernels_extra_moe : 0));
+  parts p = parts_of(plan, b);
+  for (int i = 0; i < b->count[list]; i++) {
+    const mal_instruction *in = &b->list[list][i];
+    if (captured(plan->profile, &p, list == MAL_L_F ? i : (int)in->origin)) continue;
+    t->kernels += mal_instruction_kernels(plan, in, &b->sizes[in->sizes]);
   }
+  if (layer && b->count[list] > 0) t->kernels += extra_kernels(plan->profile, &p);
   t->host_s = mal_host_time(plan, t->kernels) * (list == MAL_L_F || list == MAL_L_R ? 1 : backward_host);
   if (list == MAL_L_GATHER || list == MAL_L_REDUCE || t->host_s <= 0) return;
   double gpu = t->span_s, total = gpu + t->host_s;

@@ -4,6 +4,7 @@
  * rows are the rank's shard, so the tensor-parallel ranks do not send the same token several times. Experts cut over etp
  * gather the tokens of their etp group before and scatter the sums after (Liu et al., arXiv:2504.14960, section 3). */
 #include "program/builder.h"
+#include <math.h>
 
 typedef struct moe {
   int64_t rows;       /* tokens this rank routes */
@@ -26,16 +27,54 @@ static moe plan_of(const mal_builder *b) {
   return m;
 }
 
+/* Ranks that a token goes to over experts that it goes to: of ep equal parts of the experts, those which top_k different ones
+ * touch. */
+static double ranks_per_copy(const mal_builder *b) {
+  double experts = (double)b->kind->experts, here = experts / (double)b->ep, k = (double)b->kind->top_k, none = 1;
+  for (double i = 0; i < k; i++) none *= fmax(0, experts - here - i) / (experts - i);
+  return (double)b->ep * (1 - none) / k;
+}
+
 static mal_ref exchange(mal_builder *b, mal_ref x, const char *name) {
   if (b->ep == 1) return x;
   mal_ref y = mal_buffer_new(b, name, b->store, mal_elements(b, x));
+  int64_t bytes = mal_at(b, y)->bytes;
+  if (b->profile->dispatch_once) bytes = (int64_t)((double)bytes * ranks_per_copy(b));
   mal_forward(b, (mal_emit){.op = MAL_OP_COLLECTIVE,
                             .variant = MAL_ALL_TO_ALL,
                             .axes = MAL_AXIS_BIT(MAL_AXIS_EP),
                             .dtype = b->store,
                             .in = {x},
                             .out = {y},
+                            .v = {bytes}});
+  return y;
+}
+
+/* One more pass over the rows of the experts, forward and backward. */
+static mal_ref copied(mal_builder *b, mal_ref x, const char *name) {
+  mal_ref y = mal_buffer_new(b, name, b->store, mal_elements(b, x));
+  mal_forward(b, (mal_emit){.op = MAL_OP_COPY,
+                            .dtype = b->store,
+                            .in = {x},
+                            .out = {y},
+                            .cause = MAL_TIME_MEMORY + 1,
                             .v = {mal_at(b, y)->bytes}});
+  return y;
+}
+
+/* The sum with the bias in fp32 expert by expert, the parts joined, the cast back. */
+static mal_ref with_bias_apart(mal_builder *b, mal_ref x) {
+  int64_t n = mal_elements(b, x);
+  mal_ref sum = mal_buffer_new(b, "experts.biased", MAL_F32, n),
+          joined = mal_buffer_new(b, "experts.joined", MAL_F32, n), y = mal_buffer_new(b, "experts.out", b->store, n);
+  mal_forward(b, (mal_emit){.op = MAL_OP_CAST, .dtype = MAL_F32, .in = {x}, .out = {sum}, .v = {n}});
+  mal_forward(b, (mal_emit){.op = MAL_OP_COPY,
+                            .dtype = MAL_F32,
+                            .in = {sum},
+                            .out = {joined},
+                            .cause = MAL_TIME_MEMORY + 1,
+                            .v = {mal_at(b, joined)->bytes}});
+  mal_forward(b, (mal_emit){.op = MAL_OP_CAST, .dtype = b->store, .in = {joined}, .out = {y}, .v = {n}});
   return y;
 }
 
@@ -74,6 +113,12 @@ static mal_ref over_etp(mal_builder *b, const moe *m, mal_ref x, bool enter) {
   return i.out[0];
 }
 
+static bool has_bias(const mal_builder *b) {
+  for (int i = 0; i < b->n_weights; i++)
+    if (b->weights[i].role == MAL_W_EXPERT_DOWN && b->weights[i].rank == 1) return true;
+  return false;
+}
+
 static mal_ref experts(mal_builder *b, const moe *m, mal_ref x) {
   const mal_layer_kind *k = b->kind;
   int64_t rows = mal_ceil_div(m->group_rows, m->local);
@@ -102,6 +147,7 @@ static mal_ref experts(mal_builder *b, const moe *m, mal_ref x) {
                      .adapt = true};
   down.x = mal_activation_emit(b, up.out[0], up.out[1]);
   mal_linear_emit(b, &down);
+  if (b->status == MAL_OK && b->profile->expert_bias_apart && has_bias(b)) return with_bias_apart(b, down.out[0]);
   return down.out[0];
 }
 
@@ -184,8 +230,14 @@ static mal_ref routed_experts(mal_builder *b, const moe *m, mal_ref x, const mal
   mal_forward(b, (mal_emit){.op = MAL_OP_PERMUTE, .dtype = b->store, .in = {x, chosen[1]}, .out = {sent}, .v = {n}});
   exchange_counts(b, chosen[1]);
   mal_ref in = over_etp(b, m, exchange(b, sent, "experts.in"), true);
+  bool sorts = b->profile->sorts_chunks && b->ep * b->etp > 1 && m->local > 1,
+       pads = b->profile->pads_experts && b->low;
+  if (sorts) in = copied(b, in, "experts.sorted");
+  if (pads) in = copied(b, in, "experts.padded");
   mal_ref out = experts(b, m, in);
   if (b->status != MAL_OK) return x;
+  if (pads) out = copied(b, out, "experts.out");
+  if (sorts) out = copied(b, out, "experts.out");
   mal_ref back = exchange(b, over_etp(b, m, out, false), "experts.back");
   mal_forward(b, (mal_emit){.op = MAL_OP_PERMUTE,
                             .variant = 1,
