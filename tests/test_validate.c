@@ -58,6 +58,7 @@ static void network_speeds(void **state) {
   (void)state;
   double x = 0;
   assert_true(mal_internode_speed("8x200Gb/s HDR IB per node (Selene)", 8, &x) && fabs(x - 200e9) < 1);
+  assert_true(mal_internode_speed("8x NDR 400 Gb/s IB per node", 8, &x) && fabs(x - 400e9) < 1);
   assert_true(mal_internode_speed("NDR 400 Gb/s per GPU (DGX-H100)", 8, &x) && fabs(x - 400e9) < 1);
   assert_true(mal_internode_speed("1600 Gbps/node RoCE", 8, &x) && fabs(x - 200e9) < 1);
   assert_false(mal_internode_speed("EFA; speed not stated", 8, &x));

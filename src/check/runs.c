@@ -136,9 +136,11 @@ bool mal_internode_speed(const char *text, int64_t gpus_per_node, double *bytes_
     char *end;
     if (!isdigit((unsigned char)*p) || (p > text && (isdigit((unsigned char)p[-1]) || p[-1] == '.'))) continue;
     double count = 1, speed = strtod(p, &end);
-    if ((*end == 'x' || *end == 'X') && isdigit((unsigned char)end[1])) {
+    if (*end == 'x' || *end == 'X') { /* "8x200Gb/s", "8x NDR 400 Gb/s" */
+      const char *next = end + 1 + strcspn(end + 1, "0123456789");
+      if (!*next) continue;
       count = speed;
-      speed = strtod(end + 1, &end);
+      speed = strtod(next, &end);
     }
     while (*end == ' ') end++;
     if (end[0] != 'G' || end[1] != 'b' || !(speed > 0 && speed < 1e6 && count > 0 && count < 1024)) continue;
