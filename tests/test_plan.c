@@ -1,4 +1,5 @@
 /* plan.json: what is written reads back as the same plan; every fault in a file is named with file, line and key. */
+#include "core/catalog.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "plan/plan.h"
@@ -75,7 +76,8 @@ static void round_trips(void **state) {
       {"llama-3-8b", "8xh100-sxm", "", "zero=3,recompute=full,recompute-layers=20",
        "{train: lora, lora-targets: attention}"},
       {"gpt3-175b", "16x8xa100-80-sxm", "megatron-2021", "tp=8,pp=8,vpp=2,recompute=selective,schedule=interleaved",
-       "{precision: fp16, deadline: 30d, budget: USD 2500000, pue: 1.17, usd-per-kwh: 0.1234567890123}"},
+       "{precision: fp16, gradients: fp32, master: none, deadline: 30d, budget: USD 2500000, pue: 1.17, usd-per-kwh: "
+       "0.1234567890123}"},
       {"layers=12,hidden=768,heads=12,ffn=3072,vocab=50257", "8xh100-sxm", "malha", "pp=2,first-stage-layers=5",
        "{seq: 1024}"},
   };
@@ -120,7 +122,7 @@ static void paths_follow_the_plan(void **state) {
   size_t length;
   mal_arena *a = &r->arena;
   assert_int_equal(system(mal_print(a, "mkdir -p %s/here/models/m %s/here/plans/deep", r->folder, r->folder)), 0);
-  char *source = mal_print(a, "%s/models/llama-3-8b.json", getenv("MALHA_CATALOG"));
+  char *source = mal_print(a, "%s/models/llama-3-8b.json", mal_catalog_root());
   char *model = mal_print(a, "%s/here/models/m/config.json", r->folder);
   assert_ok(mal_file_read(a, source, 1 << 20, &text, &length, &e), e);
   assert_ok(mal_file_write(model, text, length, &e), e);
@@ -139,6 +141,35 @@ static void paths_follow_the_plan(void **state) {
   assert_ok(mal_file_read(a, beside, 1 << 20, &text, &length, &e), e);
   assert_non_null(strstr(text, "\"model\": \"./m\""));
   assert_ok(mal_plan_read(a, beside, &q, &e), e);
+}
+
+/* Files that happen to have the names of a model, a machine and a profile change nothing; a path still names a file. */
+static void names_win_over_files(void **state) {
+  room *r = *state;
+  mal_error e;
+  mal_plan p, q;
+  mal_arena *a = &r->arena;
+  char here[4096], *text;
+  assert_non_null(getcwd(here, sizeof here));
+  assert_int_equal(system(mal_print(a, "cp %s/profiles/fsdp2.yaml %s/own.yaml", mal_catalog_root(), r->folder)), 0);
+  assert_int_equal(chdir(r->folder), 0);
+  assert_int_equal(system("echo no >malha; mkdir gpt2; echo no >8xh100-sxm; mkdir unheard-of; echo {} >llama-3-8b"), 0);
+  make(r, "gpt2", "8xh100-sxm", "malha", "tp=2", "{}", &p);
+  assert_ok(mal_plan_write(a, "plan.json", &p, &e), e);
+  assert_ok(mal_plan_read(a, "plan.json", &q, &e), e);
+  same_plan(&p, &q);
+  assert_ok(mal_plan_show(a, "plan.json", &p, &text, &e), e);
+  assert_non_null(strstr(text, "\"model\": \"gpt2\""));
+  assert_non_null(strstr(text, "\"machine\": \"8xh100-sxm\""));
+  assert_non_null(strstr(text, "\"profile\": \"malha\""));
+  mal_model m;
+  assert_fails(MAL_BAD, mal_model_load(a, "unheard-of", &m, &e), e,
+               "config.json"); /* a folder, as the catalogue has none */
+  assert_fails(MAL_BAD, mal_model_load(a, "./gpt2", &m, &e), e, "config.json");
+  make(r, "gpt2", "8xh100-sxm", "own.yaml", "", "{}", &p);
+  assert_ok(mal_plan_show(a, "plan.json", &p, &text, &e), e);
+  assert_non_null(strstr(text, "\"profile\": \"./own.yaml\""));
+  assert_int_equal(chdir(here), 0);
 }
 
 #define REFUSED(text, ...)                                                                                             \
@@ -215,6 +246,7 @@ int main(void) {
       cmocka_unit_test(round_trips),
       cmocka_unit_test(pins_the_profile),
       cmocka_unit_test(paths_follow_the_plan),
+      cmocka_unit_test(names_win_over_files),
       cmocka_unit_test(names_what_is_wrong),
       cmocka_unit_test(refuses_standard_input_as_model),
       cmocka_unit_test(schema_lists_every_option),

@@ -1,5 +1,7 @@
 /* Whole programs: every weight held once, bytes per parameter as each framework documents them, memory as a sum of regions,
  * the heaviest stage, FLOPs that no layout changes. */
+#include "core/catalog.h"
+#include "core/file.h"
 #include "core/utf8.h"
 #include "program/program.h"
 #include "schema.h"
@@ -65,6 +67,34 @@ static void every_weight_once(void **state) {
   /* A tied table on two stages is two copies. */
   const mal_program *p = lower("gpt2", "8xh100-sxm", "pp=2", "fsdp2", "{seq: 512}");
   assert_int_equal(elements(p), p->plan->model.parameters + p->plan->model.vocab * p->plan->model.hidden);
+}
+
+/* Modules that predict further tokens read one embedding: a copy of it where the stage has none, none beside a tied head. */
+static void modules_share_the_embedding(void **state) {
+  (void)state;
+  const int64_t table = INT64_C(129280) * 7168; /* 1010 × 128 rows: nothing to pad */
+  char *text;
+  size_t length;
+  mal_error e;
+  const mal_program *p = lower("deepseek-v3", "16x8xh100-sxm", "ep=8,pp=2", "megatron", "{seq: 512}");
+  assert_ok(mal_file_read(&arena, mal_print(&arena, "%s/models/deepseek-v3.json", mal_catalog_root()), 1 << 20, &text,
+                          &length, &e),
+            e);
+  char *modules = strstr(text, "\"num_nextn_predict_layers\": 1") + strlen("\"num_nextn_predict_layers\": ");
+  for (int tied = 0; tied < 2; tied++) {
+    int64_t held[4];
+    for (int n = 0; n < 4; n++) {
+      mal_plan plan = *p->plan;
+      mal_program again;
+      *modules = (char)('0' + n);
+      assert_ok(mal_model_parse_config(&arena, "config.json", text, length, &plan.model, &e), e);
+      plan.model.tied_embeddings = tied;
+      assert_ok(mal_lower(&arena, &plan, &again, &e), e);
+      held[n] = again.stages[1].dense_elements;
+    }
+    assert_int_equal(held[2] - held[1], held[3] - held[2]);
+    assert_int_equal(held[1] - held[0] - (held[2] - held[1]), tied ? 0 : table);
+  }
 }
 
 static int64_t layers_in(const mal_program *p, int64_t stage) {
@@ -352,6 +382,7 @@ static void shown(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_weight_once),
+      cmocka_unit_test(modules_share_the_embedding),
       cmocka_unit_test(stages_hold_the_layers),
       cmocka_unit_test(bytes_per_parameter),
       cmocka_unit_test(experts_shard_over_their_own_ranks),

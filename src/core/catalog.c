@@ -75,3 +75,19 @@ mal_status mal_catalog_find(mal_arena *a, const char *folder, const char *name, 
   return mal_fail(e, MAL_BAD, _("There is no %s '%s' in the catalogue. See %s/%s for those there are."), what, name,
                   mal_catalog_root(), folder);
 }
+
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n > m && strcmp(text + n - m, end) == 0;
+}
+
+bool mal_names_file(const char *text) {
+  return strchr(text, '/') || ends_with(text, ".json") || ends_with(text, ".yaml") || ends_with(text, ".yml") ||
+         strcmp(text, "-") == 0;
+}
+
+bool mal_catalog_has(mal_arena *a, const char *folder, const char *name, const char *ending) {
+  char *path;
+  mal_error ignored;
+  return mal_catalog_find(a, folder, name, ending, "", &path, &ignored) == MAL_OK;
+}

@@ -8,11 +8,16 @@ const char *const mal_train_name[] = {"pretrain", "finetune", "lora", "qlora", N
 const char *const mal_precision_name[] = {"bf16", "fp16", "fp8", "mxfp8", "nvfp4", "tf32", "fp32", NULL};
 const char *const mal_optimizer_name[] = {"adamw", "adamw-bf16", "adamw-8bit", "sgd", "sgd-momentum",
                                           "lion",  "adafactor",  "muon",       NULL};
+const char *const mal_gradients_name[] = {"auto", "fp32", "bf16", NULL};
+const char *const mal_master_name[] = {"auto", "fp32", "none", NULL};
 static const char *const lora_targets[] = {"all", "attention"};
 
 static_assert(sizeof mal_train_name / sizeof *mal_train_name == MAL_TRAINS + 1, "a name for each");
 static_assert(sizeof mal_precision_name / sizeof *mal_precision_name == MAL_PRECISIONS + 1, "a name for each");
 static_assert(sizeof mal_optimizer_name / sizeof *mal_optimizer_name == MAL_OPTIMIZERS + 1, "a name for each");
+
+static_assert(sizeof mal_gradients_name / sizeof *mal_gradients_name == MAL_GRADIENT_TYPES + 1, "a name for each");
+static_assert(sizeof mal_master_name / sizeof *mal_master_name == MAL_MASTERS + 1, "a name for each");
 
 #define AT(member) offsetof(mal_job, member)
 
@@ -22,6 +27,10 @@ const mal_option mal_job_options[] = {
      "type of the linear layers' products: bf16, fp16, fp8, mxfp8, nvfp4, tf32, fp32"},
     {"optimizer", 0, MAL_OPT_CHOICE, AT(optimizer), "NAME", NULL, mal_optimizer_name,
      "adamw, adamw-bf16, adamw-8bit, sgd, sgd-momentum, lion, adafactor, muon"},
+    {"gradients", 0, MAL_OPT_CHOICE, AT(gradients), "TYPE", NULL, mal_gradients_name,
+     "type that gradients are summed and kept in: fp32, or bf16 (with fp16 that); auto: the framework's"},
+    {"master", 0, MAL_OPT_CHOICE, AT(master), "TYPE", NULL, mal_master_name,
+     "master weights beside 16-bit weights: fp32 or none; auto: the framework's, and none with adamw-bf16"},
     {"seq", 's', MAL_OPT_COUNT, AT(seq), "N", NULL, NULL, "tokens of one sequence (default: the model's, up to 8192)"},
     {"global-batch", 'b', MAL_OPT_COUNT, AT(global_batch), "N", NULL, NULL, "sequences of one step"},
     {"accumulation", 0, MAL_OPT_COUNT, AT(accumulation), "N", NULL, NULL,

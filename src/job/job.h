@@ -17,9 +17,13 @@ typedef enum mal_optimizer { /* bytes of state per trained parameter, beside the
   MAL_MUON,       /* 4 on matrices, 8 elsewhere */
   MAL_OPTIMIZERS
 } mal_optimizer;
+/* AUTO: as the framework does (its profile). See job/types.h. */
+typedef enum mal_gradients { MAL_GRADIENTS_AUTO, MAL_GRADIENTS_FP32, MAL_GRADIENTS_BF16, MAL_GRADIENT_TYPES } mal_gradients; /* BF16: the compute type, 2 bytes */
+typedef enum mal_master { MAL_MASTER_AUTO, MAL_MASTER_FP32, MAL_MASTER_NONE, MAL_MASTERS } mal_master;
 
 typedef struct mal_job {
   int train, precision, optimizer;      /* the enums above */
+  int gradients, master;                /* types of gradients and master weights, beside 16-bit weights */
   int64_t seq;                          /* tokens of one sequence; 0: the model's own length up to 8192 */
   int64_t global_batch;                 /* sequences of one step; 0: derived */
   int64_t accumulation;                 /* micro-batches per data-parallel rank and step; 0: derived */
@@ -35,6 +39,7 @@ typedef struct mal_job {
 extern const mal_option mal_job_options[]; /* --seq --global-batch --accumulation --tokens --train --precision --optimizer ... */
 extern const int mal_job_option_count;
 extern const char *const mal_train_name[], *const mal_precision_name[], *const mal_optimizer_name[];
+extern const char *const mal_gradients_name[], *const mal_master_name[];
 
 void mal_job_default(mal_job *j);
 mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e); /* job.yaml; keys = option names */

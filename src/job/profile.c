@@ -125,9 +125,9 @@ static mal_status load(mal_arena *a, const char *name, int depth, mal_profile *p
   if (depth > MAL_BASES_MAX)
     return mal_fail(e, MAL_BAD, _("profile '%s': more than %d bases above each other; is one its own base?"), name,
                     MAL_BASES_MAX);
-  char *path, *text;
+  char *path = mal_copy(a, name), *text;
   size_t length;
-  mal_status s = mal_catalog_find(a, "profiles", name, ".yaml", "profile", &path, e);
+  mal_status s = mal_names_file(name) ? MAL_OK : mal_catalog_find(a, "profiles", name, ".yaml", "profile", &path, e);
   if (s == MAL_OK) s = mal_file_read(a, path, MAL_YAML_LIMIT_BYTES, &text, &length, e);
   return s == MAL_OK ? parse(a, path, text, length, depth, p, e) : s;
 }

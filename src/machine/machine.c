@@ -150,15 +150,9 @@ static mal_status load_node_spec(mal_arena *a, const char *name, mal_machine *m,
   return s == MAL_OK ? mal_gpu_load(a, m->node->gpu, &m->gpu, e) : s;
 }
 
-static bool is_path(const char *spec) {
-  size_t n = strlen(spec);
-  return strchr(spec, '/') || (n > 5 && strcmp(spec + n - 5, ".yaml") == 0) ||
-         (n > 4 && strcmp(spec + n - 4, ".yml") == 0) || strcmp(spec, "-") == 0;
-}
-
 mal_status mal_machine_load(mal_arena *a, const char *spec, mal_machine *m, mal_error *e) {
   *m = (mal_machine){.name = mal_copy(a, spec)};
-  if (is_path(spec)) {
+  if (mal_names_file(spec)) {
     char *text;
     size_t length;
     mal_status s = mal_file_read(a, spec, MAL_YAML_LIMIT_BYTES, &text, &length, e);

@@ -97,8 +97,12 @@ mal_status mal_model_load(mal_arena *a, const char *spec, mal_model *m, mal_erro
   *m = (mal_model){0};
   if (!*spec)
     return mal_fail(e, MAL_BAD, _("The model is empty. Give a name, a config.json, or layers=...,hidden=...,..."));
+  char *path;
+  mal_error unknown;
+  if (!mal_names_file(spec) && mal_catalog_find(a, "models", spec, ".json", _("model"), &path, &unknown) == MAL_OK)
+    return load_file(a, path, m, e);
   if (mal_is_directory(spec)) {
-    char *path = mal_print(a, "%s%sconfig.json", spec, ends_with(spec, "/") ? "" : "/");
+    path = mal_print(a, "%s%sconfig.json", spec, ends_with(spec, "/") ? "" : "/");
     if (!mal_is_file(path))
       return mal_fail(e, MAL_BAD, _("The folder %s has no config.json. Give the folder of a Hugging Face model."),
                       spec);
@@ -107,7 +111,5 @@ mal_status mal_model_load(mal_arena *a, const char *spec, mal_model *m, mal_erro
   if (mal_is_file(spec) || !strcmp(spec, "-")) return load_file(a, spec, m, e);
   if (strchr(spec, '=')) return mal_model_parse_bare(a, spec, m, e);
   if (strchr(spec, '/') || ends_with(spec, ".json")) return load_file(a, spec, m, e);
-  char *path;
-  mal_status status = mal_catalog_find(a, "models", spec, ".json", _("model"), &path, e);
-  return status == MAL_OK ? load_file(a, path, m, e) : status;
+  return mal_catalog_find(a, "models", spec, ".json", _("model"), &path, e);
 }

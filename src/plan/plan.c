@@ -1,9 +1,11 @@
 /* plan.json. Every value goes by its option's name and through its option's parser, so the file, the flags and job.yaml
  * can never disagree about what a value means. */
 #include "plan/plan.h"
+#include "core/catalog.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/suggest.h"
+#include "job/types.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +25,8 @@ mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, c
   const char *name = *p->profile_spec ? p->profile_spec : mal_profile_default(layout->tp, layout->pp, layout->ep);
   mal_status s = mal_model_load(a, model, &p->model, e);
   if (s == MAL_OK) s = mal_machine_load(a, machine, &p->machine, e);
-  if (s == MAL_OK) s = mal_profile_load(a, name, &p->profile, e);
+  if (s == MAL_OK) s = mal_profile_load(a, name, &p->framework, e);
+  if (s == MAL_OK) s = mal_profile_for_job(a, p->framework, &p->job, &p->profile, e);
   if (s == MAL_OK)
     s = mal_layout_complete(a, &p->model, &p->machine, p->profile, &p->job, &p->layout, &p->arithmetic, e);
   return s;
@@ -36,11 +39,11 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* As mal_model_load and mal_machine_load decide. */
-static bool is_path(const char *spec) {
-  if (mal_is_file(spec) || mal_is_directory(spec)) return true;
-  if (strchr(spec, '=')) return false;
-  return strchr(spec, '/') || ends_with(spec, ".json") || ends_with(spec, ".yaml") || ends_with(spec, ".yml");
+/* As the loaders decide: only a model may be a file or folder whose name does not say so. */
+static bool is_path(mal_arena *a, const char *spec, bool model) {
+  if (mal_names_file(spec)) return mal_is_file(spec) || mal_is_directory(spec) || !strchr(spec, '=');
+  if (!model || mal_catalog_has(a, "models", spec, ".json")) return false;
+  return mal_is_file(spec) || mal_is_directory(spec);
 }
 
 /* The absolute path without links; the text itself where there is no such file. */
@@ -110,7 +113,7 @@ static mal_status spec_for(mal_arena *a, const char *plan_path, const char *what
   if (strcmp(spec, "-") == 0)
     return mal_fail(e, MAL_BAD, _("%s: the %s came from standard input, which a plan cannot name. Give it as a file."),
                     plan_path, what);
-  *kept = is_path(spec) ? seen_from(a, folder_of(a, plan_path), spec) : spec;
+  *kept = is_path(a, spec, strcmp(what, _("model")) == 0) ? seen_from(a, folder_of(a, plan_path), spec) : spec;
   return MAL_OK;
 }
 

@@ -8,7 +8,8 @@ typedef struct mal_plan {
   mal_machine machine;
   mal_job job;
   mal_layout layout;
-  mal_profile *profile;
+  mal_profile *profile;                                 /* with the job's types of gradients and master weights */
+  mal_profile *framework;                               /* as the catalogue has it */
   const char *model_spec, *machine_spec, *profile_spec; /* as the user gave them; "" profile: the default was taken */
   char *arithmetic;                                     /* "1024 = 2 × 8 × 64": global batch = micro-batch × accumulation × dp */
 } mal_plan;

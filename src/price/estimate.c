@@ -131,26 +131,28 @@ static int largest(const double *x, int from, int count) {
   return at;
 }
 
-static char *why_not(mal_arena *a, const mal_estimate *e) {
+static char *why_not(mal_arena *a, const mal_estimate *e, int64_t pp) {
   int64_t most = 0;
   int cause = 0;
   for (int c = 0; c < MAL_MEM_CAUSES; c++)
     if (e->memory_bytes[c] > most) most = e->memory_bytes[c], cause = c;
-  if (e->total_bytes > e->limit_bytes)
-    return mal_print(a, _("stage %d needs %.1f GiB of %.1f GiB; the largest part is %s, %.1f GiB"), e->worst_stage,
+  if (e->total_bytes > e->limit_bytes) {
+    const char *who = pp > 1 ? mal_print(a, _("stage %d of %lld"), e->worst_stage + 1, (long long)pp) : _("every GPU");
+    return mal_print(a, _("%s needs %.1f GiB of %.1f GiB; the largest part is %s, %.1f GiB"), who,
                      (double)e->total_bytes / 0x1p30, (double)e->limit_bytes / 0x1p30, mal_memory_name[cause],
                      (double)most / 0x1p30);
+  }
   return mal_copy(a, e->host_fits ? _("what is offloaded is larger than the node's drives")
                                   : _("what is offloaded is larger than the node's memory"));
 }
 
-static char *why(mal_arena *a, const mal_estimate *e) {
-  if (!e->fits) return why_not(a, e);
+static char *why(mal_arena *a, const mal_estimate *e, int64_t pp) {
+  if (!e->fits) return why_not(a, e, pp);
   int first = largest(e->time_s, 0, MAL_TIME_CAUSES), second = -1;
   for (int c = 0; c < MAL_TIME_CAUSES; c++)
     if (c != first && (second < 0 || e->time_s[c] > e->time_s[second])) second = c;
   return mal_print(a, _("%.0f %% of the step is %s, %.0f %% %s"), 100 * e->time_s[first] / e->step_s,
-                   mal_time_name[first], 100 * e->time_s[second] / e->step_s, mal_time_name[second]);
+                   _(mal_time_words[first]), 100 * e->time_s[second] / e->step_s, _(mal_time_words[second]));
 }
 
 mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_error *e) {
@@ -170,6 +172,6 @@ mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_
   out->power_w = mal_power_w(&p->plan->machine, out->time_s, out->step_s);
   out->goodput = goodput(p->plan);
   set_target(p->plan, out);
-  out->why = why(a, out);
+  out->why = why(a, out, p->plan->layout.pp);
   return MAL_OK;
 }

@@ -45,7 +45,8 @@ static mal_ref state(mal_builder *b, const char *name, mal_dtype type, int64_t e
 }
 
 static bool has_master(const mal_builder *b) {
-  return b->profile->master_fp32 && mal_dtype_bytes[b->store] < 4 && b->plan->job.optimizer != MAL_ADAMW_BF16;
+  bool pure = b->plan->job.optimizer == MAL_ADAMW_BF16 && b->plan->job.master != MAL_MASTER_FP32;
+  return b->profile->master_fp32 && mal_dtype_bytes[b->store] < 4 && !pure;
 }
 
 static mal_ref gradients(mal_builder *b, const part *p) {

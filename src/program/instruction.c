@@ -1,3 +1,4 @@
+#include "core/status.h"
 #include "program/block.h"
 #include <assert.h>
 
@@ -69,6 +70,14 @@ const char *const mal_memory_name[] = {
 static_assert(sizeof mal_collective_name / sizeof *mal_collective_name == MAL_COLLECTIVES, "a name for each");
 static_assert(sizeof mal_stream_name / sizeof *mal_stream_name == MAL_STREAMS, "a name for each");
 static_assert(sizeof mal_time_name / sizeof *mal_time_name == MAL_TIME_CAUSES, "a name for each");
+const char *const mal_time_words[] = {
+    N_("matrix products"),    N_("attention"),          N_("memory-bound kernels"),
+    N_("launch gaps"),        N_("exposed tp traffic"), N_("exposed cp traffic"),
+    N_("exposed ep traffic"), N_("exposed dp traffic"), N_("exposed pp traffic"),
+    N_("pipeline bubble"),    N_("optimizer"),          N_("offload"),
+    N_("data loading"),       N_("checkpoint stall"),   N_("jitter"),
+};
+static_assert(sizeof mal_time_words / sizeof *mal_time_words == MAL_TIME_CAUSES, "words for each");
 static_assert(sizeof mal_memory_name / sizeof *mal_memory_name == MAL_MEM_CAUSES, "a name for each");
 static_assert(sizeof(mal_instruction) <= 64, "an instruction is at most one cache line");
 

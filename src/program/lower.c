@@ -84,7 +84,8 @@ static mal_status add_mtp(assembly *s, const mal_stage *stage, mal_chunk *c) {
   mal_block_request head = {.block_class = MAL_B_HEAD, .split = s->p->split_backward, .tied_here = true};
   mal_status status = MAL_OK;
   for (int64_t i = 0; i < m->mtp_layers && status == MAL_OK; i++) {
-    own.tied_here = i > 0 || holds_part(stage, 0); /* the embedding that it reads lies in this stage already */
+    own.tied_here =
+        i > 0 || m->tied_embeddings || holds_part(stage, 0); /* the embedding that it reads lies here already */
     status = add_run(s, c, own, 1);
     if (status == MAL_OK) status = add_layer(s, c, m->layers - 1, false);
     if (status == MAL_OK) status = add_run(s, c, head, 1);

@@ -221,8 +221,8 @@ static void put_chunk(page *p, const mal_chunk *c, int index) {
 
 static void put_stage(page *p, const mal_program *program, int64_t index) {
   const mal_stage *s = &program->stages[index];
-  put(p, "stage %lld: %s%s\n", (long long)index, mal_show_bytes((double)s->total_bytes),
-      index == program->worst_stage ? ", the most" : "");
+  put(p, "stage %lld of %lld: %s%s\n", (long long)index + 1, (long long)program->plan->layout.pp,
+      mal_show_bytes((double)s->total_bytes), index == program->worst_stage ? ", the most" : "");
   for (int c = 0; c < s->n_chunks; c++) put_chunk(p, &s->chunks[c], c);
   put(p, "  end: sync block %d, optimizer block %d\n", s->sync, s->optimizer);
   amounts(p, "regions:", mal_region_name, s->region_bytes, MAL_REGIONS);

@@ -1,21 +1,12 @@
 /* One plan for people: what was asked, does it fit, where memory and time go, how fast, what it costs. */
 #include "core/units.h"
+#include "job/types.h"
 #include "report/answer.h"
 #include <stdio.h>
 #include <string.h>
 
 enum { LABEL = 10, BAR = 20 };
 static const double least_shown = 0.0005; /* of a step: smaller causes are in the JSON only */
-
-/* Rows of "time by cause". */
-static const char *const time_words[] = {
-    N_("matrix products"),    N_("attention"),          N_("memory-bound kernels"),
-    N_("launch gaps"),        N_("exposed tp traffic"), N_("exposed cp traffic"),
-    N_("exposed ep traffic"), N_("exposed dp traffic"), N_("exposed pp traffic"),
-    N_("pipeline bubble"),    N_("optimizer"),          N_("offload"),
-    N_("data loading"),       N_("checkpoint stall"),   N_("jitter"),
-};
-_Static_assert(sizeof time_words / sizeof *time_words == MAL_TIME_CAUSES, "words for each cause");
 
 static const char *percent(mal_arena *a, double share) {
   return mal_print(a, share > 0 && share < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * share);
@@ -71,8 +62,9 @@ static void put_question(mal_page *p, const mal_answer *a) {
   const mal_job *j = &plan->job;
   put_model(p, plan);
   put_machine(p, plan);
-  mal_page_field(p, LABEL, _("job"), _("%s in %s with %s, sequences of %s tokens"), mal_train_name[j->train],
-                 mal_precision_name[j->precision], mal_optimizer_name[j->optimizer], mal_show_int(j->seq));
+  mal_page_field(p, LABEL, _("job"), _("%s in %s with %s (%s), sequences of %s tokens"), mal_train_name[j->train],
+                 mal_precision_name[j->precision], mal_optimizer_name[j->optimizer],
+                 mal_types_words(p->arena, plan->profile, j), mal_show_int(j->seq));
   mal_page_field(p, LABEL, _("layout"), "%s", spaced(p->arena, mal_layout_show(p->arena, &plan->layout)));
   mal_page_field(p, LABEL, _("batch"), _("%s sequences (micro-batch × accumulation × dp), %s tokens a step"),
                  plan->arithmetic, mal_show_int(j->global_batch * j->seq));
@@ -148,7 +140,7 @@ static void put_time(mal_page *p, const mal_answer *a) {
   mal_table_init(&t, p->arena, 2, "lrrl");
   for (int i = 0; i < MAL_TIME_CAUSES; i++)
     if (e->time_s[i] > least_shown * e->step_s)
-      mal_table_row(&t, MAL_PLAIN, _(time_words[i]), mal_show_time(e->time_s[i]),
+      mal_table_row(&t, MAL_PLAIN, _(mal_time_words[i]), mal_show_time(e->time_s[i]),
                     percent(p->arena, e->time_s[i] / e->step_s), bar(p->arena, e->time_s[i] / e->step_s));
   mal_table_row(&t, MAL_BOLD, _("step"), mal_show_time(e->step_s), "", "");
   mal_table_put(&t, p);

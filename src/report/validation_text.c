@@ -116,11 +116,11 @@ bool mal_report_validation_row(mal_page *p, const mal_validation *v, const char 
                  mal_show_bytes(j->predicted_bytes));
   for (int c = 0; c < MAL_TIME_CAUSES; c++)
     if (j->time_s[c] > 0)
-      mal_page_put(p, "  %-12s %10.4f s  %5.1f %%\n", mal_time_name[c], j->time_s[c],
+      mal_page_put(p, "  %-20s %10.4f s  %5.1f %%\n", _(mal_time_words[c]), j->time_s[c],
                    100 * j->time_s[c] / j->predicted_s);
   for (int c = 0; c < MAL_MEM_CAUSES; c++)
     if (j->memory_bytes[c] > 0)
-      mal_page_put(p, "  %-12s %s\n", mal_memory_name[c], mal_show_bytes((double)j->memory_bytes[c]));
+      mal_page_put(p, "  %-20s %s\n", mal_memory_name[c], mal_show_bytes((double)j->memory_bytes[c]));
   return true;
 }
 
