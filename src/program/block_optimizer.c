@@ -1,5 +1,5 @@
 /* Optimizer: the norm of all gradients, clipping, the update of this rank's shard, weights gathered again (ZeRO-1, ZeRO-2).
- * Offloaded states are updated by the host (Ren et al., arXiv:2101.06840; from NVMe: Rajbhandari et al., arXiv:2104.07857). */
+ * Offloaded states are updated by the host, a piece at a time (Ren et al., arXiv:2101.06840; from NVMe: Rajbhandari et al., arXiv:2104.07857). */
 #include "program/builder.h"
 
 enum { BLOCK_8BIT = 256, STATE_BLOCKS_BYTES = 8 /* two fp32 scales a block: Dettmers et al., arXiv:2110.02861 */ };
@@ -121,18 +121,6 @@ static mal_emit copy(const mal_builder *b, mal_ref from, mal_ref to, mal_place s
                     .v = {mal_at(b, from)->bytes}};
 }
 
-/* Gradients come to the host, unless they are there already; states come from NVMe and go back. */
-static mal_ref to_host(mal_builder *b, mal_ref x, const char *name) {
-  if (mal_at(b, x)->place == MAL_HOST) return x;
-  mal_buffer f = *mal_at(b, x);
-  mal_ref y = mal_buffer_in(b, name, (mal_dtype)f.dtype, mal_elements(b, x), MAL_R_IO);
-  mal_at(b, y)->place = MAL_HOST;
-  mal_at(b, y)->offset_bytes = b->out->host_bytes;
-  b->out->host_bytes += f.bytes;
-  mal_forward(b, copy(b, x, y, (mal_place)f.place, MAL_HOST));
-  return y;
-}
-
 /* The shard's gradients side by side in a buffer of their own (DeepSpeed's flatten of averaged_gradients). */
 static mal_ref flattened(mal_builder *b, const part *p, mal_ref grad) {
   if (!b->profile->flattens_shard || mal_at(b, grad)->dtype == MAL_F32) return grad;
@@ -148,54 +136,126 @@ static mal_ref flattened(mal_builder *b, const part *p, mal_ref grad) {
   return flat;
 }
 
+/* --- on the host: piece by piece, so that what moves needs little room beside what stays --- */
+
+enum { MAX_PIECES = 256, LEAST_PIECE = 1 << 26 }; /* elements: long enough for full rate */
+
+/* Elements [from, from + n) of a buffer whose bytes are laid out in `all` equal parts. */
+static mal_ref slice(mal_builder *b, mal_ref of, int64_t from, int64_t n, int64_t all) {
+  if (!of) return 0;
+  const mal_buffer f = *mal_at(b, of);
+  int64_t size = (int64_t)mal_dtype_bytes[f.dtype], whole = mal_elements(b, of);
+  int64_t first = (int64_t)((__int128)whole * from / all), end = (int64_t)((__int128)whole * (from + n) / all);
+  mal_ref x = mal_buffer_in(b, f.name, (mal_dtype)f.dtype, end - first, (mal_region)f.region);
+  mal_at(b, x)->place = f.place;
+  mal_at(b, x)->offset_bytes = f.offset_bytes + first * size;
+  b->side[x].token = of;
+  return x;
+}
+
+/* Where pieces of one buffer lie on the host, one after the other. */
+typedef struct staging {
+  mal_ref first; /* 0: not needed, it lies on the host */
+  int64_t offset_bytes;
+} staging;
+
+static mal_ref stage(mal_builder *b, staging *s, mal_ref piece) {
+  mal_ref x = mal_buffer_in(b, "staging", (mal_dtype)mal_at(b, piece)->dtype, mal_elements(b, piece), MAL_R_IO);
+  mal_at(b, x)->place = MAL_HOST;
+  if (!s->first) {
+    s->first = x;
+    s->offset_bytes = b->out->host_bytes;
+    b->out->host_bytes += mal_at(b, x)->bytes; /* the first piece is the largest */
+  } else {
+    b->side[x].token = s->first;
+  }
+  mal_at(b, x)->offset_bytes = s->offset_bytes;
+  return x;
+}
+
+static mal_ref bring(mal_builder *b, staging *s, mal_ref piece) {
+  if (!piece || mal_at(b, piece)->place == MAL_HOST) return piece;
+  mal_ref x = stage(b, s, piece);
+  mal_forward(b, copy(b, piece, x, (mal_place)mal_at(b, piece)->place, MAL_HOST));
+  return x;
+}
+
+static void bring_back(mal_builder *b, mal_ref here, mal_ref piece) {
+  if (here != piece) mal_forward(b, copy(b, here, piece, MAL_HOST, (mal_place)mal_at(b, piece)->place));
+}
+
+typedef struct operands {
+  mal_ref grad, param, master, states;
+} operands;
+
+static void update_on_host(mal_builder *b, const part *p, const operands *all) {
+  staging room[4] = {{0}};
+  int64_t size = mal_ceil_div(p->n, MAX_PIECES);
+  if (size < LEAST_PIECE) size = LEAST_PIECE;
+  for (int64_t at = 0; at < p->n; at += size) {
+    int64_t n = size < p->n - at ? size : p->n - at;
+    operands home = {slice(b, all->grad, at, n, p->n), slice(b, all->param, at, n, p->n),
+                     slice(b, all->master, at, n, p->n), slice(b, all->states, at, n, p->n)};
+    operands here = {.grad = bring(b, &room[0], home.grad),
+                     .master = bring(b, &room[2], home.master),
+                     .states = bring(b, &room[3], home.states)};
+    bool there = mal_at(b, home.param)->place == MAL_HOST;
+    here.param = there ? home.param : home.master ? stage(b, &room[1], home.param) : bring(b, &room[1], home.param);
+    mal_forward(b, (mal_emit){.op = MAL_OP_OPTIMIZER,
+                              .variant = (uint8_t)b->plan->job.optimizer,
+                              .dtype = mal_at(b, here.param)->dtype,
+                              .stream = MAL_STREAM_COPY,
+                              .cause = MAL_TIME_OFFLOAD + 1,
+                              .in = {here.grad, here.master ? here.master : here.param, here.states},
+                              .out = {here.master, here.states, here.param},
+                              .v = {n}});
+    bring_back(b, here.param, home.param);
+    bring_back(b, here.master, home.master);
+    bring_back(b, here.states, home.states);
+  }
+}
+
+/* --- the update --- */
+
+/* An fp32 gradient shard beside the master, filled where the update runs on the device. */
+static mal_ref widened(mal_builder *b, const part *p, mal_ref grad, bool host) {
+  if (!b->profile->shard_with_master || mal_at(b, grad)->dtype == MAL_F32) return grad;
+  mal_ref wide = state(b, "gradients.fp32", MAL_F32, p->n, MAL_R_MASTER);
+  if (host) return grad;
+  mal_forward(b, (mal_emit){.op = MAL_OP_CAST,
+                            .dtype = MAL_F32,
+                            .cause = MAL_TIME_OPTIMIZER + 1,
+                            .in = {grad},
+                            .out = {wide},
+                            .v = {p->n}});
+  return wide;
+}
+
 static mal_ref update(mal_builder *b, const part *p, mal_ref grad) {
   if (!p->n) return 0;
   const mal_layout *l = b->layout;
-  bool host = l->offload_optimizer != MAL_OFFLOAD_NONE, nvme = l->offload_optimizer == MAL_OFFLOAD_NVME;
+  bool host = l->offload_optimizer != MAL_OFFLOAD_NONE;
   bool own_master = l->zero == 3 && b->profile->sharded_param_bytes >= 4 && mal_dtype_bytes[b->store] < 4;
   int64_t state_bytes = mal_optimizer_state_bytes(b->plan->job.optimizer, p->n, p->vectors);
   mal_ref param = mal_buffer_in(b, "weights", own_master ? MAL_F32 : b->store, p->n, MAL_R_PARAM), master = 0,
           states = 0;
   mal_at(b, param)->offset_bytes = p->from * (int64_t)mal_dtype_bytes[mal_at(b, param)->dtype];
-  if (l->zero == 3 && l->offload_params != MAL_OFFLOAD_NONE) mal_at(b, param)->place = MAL_HOST;
+  if (l->zero == 3) mal_at(b, param)->place = (uint8_t)l->offload_params;
   if (has_master(b) && !own_master) master = state(b, "master", MAL_F32, p->n, MAL_R_MASTER);
   if (state_bytes) states = state(b, "states", MAL_I8, state_bytes, MAL_R_OPT);
   if (!host) grad = flattened(b, p, grad);
-  if (b->profile->shard_with_master && mal_at(b, grad)->dtype != MAL_F32) {
-    mal_ref wide = state(b, "gradients.fp32", MAL_F32, p->n, MAL_R_MASTER);
-    if (!host)
-      mal_forward(b, (mal_emit){.op = MAL_OP_CAST,
-                                .dtype = MAL_F32,
-                                .cause = MAL_TIME_OPTIMIZER + 1,
-                                .in = {grad},
-                                .out = {wide},
-                                .v = {p->n}});
-    if (!host) grad = wide;
+  grad = widened(b, p, grad, host);
+  if (host) {
+    update_on_host(b, p, &(operands){grad, param, master, states});
+    return param;
   }
-  mal_ref home[2] = {master, states};
-  if (host) grad = to_host(b, grad, "gradients.host");
-  if (nvme && master) master = to_host(b, master, "master.host");
-  if (nvme && states) states = to_host(b, states, "states.host");
-  mal_ref root = !b->profile->fused_optimizer && states && !host ? passes_apart(b, grad, states, p->n) : 0;
-  bool moves = host && mal_at(b, param)->place == MAL_DEVICE;
-  mal_ref written = param;
-  if (moves) {
-    written = mal_buffer_in(b, "weights.host", (mal_dtype)mal_at(b, param)->dtype, p->n, MAL_R_IO);
-    mal_at(b, written)->place = MAL_HOST;
-    mal_at(b, written)->offset_bytes = b->out->host_bytes;
-    b->out->host_bytes += mal_at(b, written)->bytes;
-  }
+  mal_ref root = !b->profile->fused_optimizer && states ? passes_apart(b, grad, states, p->n) : 0;
   mal_forward(b, (mal_emit){.op = MAL_OP_OPTIMIZER,
                             .variant = (uint8_t)b->plan->job.optimizer,
-                            .dtype = mal_at(b, written)->dtype,
-                            .stream = host ? MAL_STREAM_COPY : MAL_STREAM_COMPUTE,
-                            .cause = host ? MAL_TIME_OFFLOAD + 1 : 0,
-                            .in = {grad, master ? master : written, states, root},
-                            .out = {master, states, written},
+                            .dtype = mal_at(b, param)->dtype,
+                            .in = {grad, master ? master : param, states, root},
+                            .out = {master, states, param},
                             .v = {p->n}});
-  if (moves) mal_forward(b, copy(b, written, param, MAL_HOST, MAL_DEVICE));
-  if (nvme && master) mal_forward(b, copy(b, master, home[0], MAL_HOST, MAL_NVME));
-  if (nvme && states) mal_forward(b, copy(b, states, home[1], MAL_HOST, MAL_NVME));
   return param;
 }
 

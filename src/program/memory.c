@@ -65,7 +65,8 @@ static void add_persistent(const mal_block *b, int64_t count, mal_stage *stage) 
 static int64_t io_bytes(const mal_block *b) {
   int64_t end = 0;
   for (int i = 0; i < b->n_buffers; i++)
-    if (b->buffers[i].region == MAL_R_IO) end = most(end, b->buffers[i].offset_bytes + b->buffers[i].bytes);
+    if (b->buffers[i].region == MAL_R_IO && b->buffers[i].place == MAL_DEVICE)
+      end = most(end, b->buffers[i].offset_bytes + b->buffers[i].bytes);
   return end;
 }
 
