@@ -55,6 +55,7 @@ static const struct {
     {"qwen3-8b", 8190735360, "K qwen3_8b_en"},
     {"qwen3-30b-a3b", 30532122624, "K qwen3_moe_30b_a3b_en"},
     {"qwen3-235b-a22b", 235093634560, "K qwen3_moe_235b_a22b_en"},
+    {"gpt-oss-120b", 116829156672, "arXiv:2508.10925 Table 1, 116.83 billion"},
     {"gemma-2b", 2506172416, "K gemma_2b_en"},
     {"gemma-7b", 8537680896, "K gemma_7b_en"},
     {"gemma-2-9b", 9241705984, "K gemma2_9b_en"},

@@ -45,6 +45,7 @@ const mal_field mal_profile_table[] = {
     BOOL(fused_activation),
     BOOL(fused_bias_dropout_add),
     BOOL(fused_rope),
+    BOOL(plain_rope_only),
     BOOL(fused_cross_entropy),
     BOOL(fused_qkv),
     BOOL(fused_optimizer),

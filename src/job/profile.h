@@ -28,6 +28,7 @@ typedef struct mal_profile {
   bool norm_fp32;            /* norms compute on and save an fp32 copy (autocast) */
   bool saves_gathered;       /* sequence parallelism: gathered inputs of products are kept, not gathered again in backward */
   bool save_rotary_inputs;
+  bool plain_rope_only;      /* the fused rotation has no factor: models with one (YaRN) rotate by single operators */
   bool zero1_all_reduce;     /* ZeRO-1 sums whole gradients on every rank (all-reduce) rather than its shard (reduce-scatter) */
   bool gate_enters_apart;    /* gate and up are two column-parallel layers, each sums its own input gradient over tp */
   bool vocab_padded;         /* vocabulary padded to 128 × tp */

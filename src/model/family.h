@@ -86,9 +86,10 @@ typedef struct mal_layer_names {
   const char *q_norm, *k_norm;
   bool qk_norm_wide;                      /* a weight for every head, not one shared by all */
   const char *gate, *up, *gate_up, *down; /* apart or fused */
+  const char *sinks; /* a logit for each head that takes part in its softmax: counted, no operator of its own */
   const char *router, *expert_gate, *expert_up, *expert_down;
   const char *shared_gate, *shared_up, *shared_down, *shared_mix;
-  bool norm_bias;
+  bool norm_bias, router_bias;
   bool transposed;
 } mal_layer_names;
 

@@ -47,7 +47,8 @@ typedef enum mal_weight_role {
   MAL_W_SHARED_DOWN,
   MAL_W_SHARED_GATE,
   MAL_W_MTP,    /* multi-token-prediction extras that are not a layer */
-  MAL_W_BUFFER, /* stored and counted, but not trained by the optimizer (DeepSeek-V3's router correction bias) */
+  MAL_W_BUFFER, /* stored and counted, but not trained by the optimizer (DeepSeek-V3's router correction bias), or too small to matter (attention
+                 * sinks) */
   MAL_W_ROLES
 } mal_weight_role;
 
@@ -88,6 +89,7 @@ typedef struct mal_layer_kind {
   bool post_norm;      /* norms after attention and MLP instead of before (OLMo 2, opt-350m) */
   bool softcap;        /* tanh cap on attention scores (gemma2) */
   bool alibi;          /* linear position biases on attention scores (BLOOM, MPT) */
+  bool rope_scaled;    /* sine and cosine times a factor (YaRN) */
   double rope_theta;   /* base of the rotary angles; 0 without rotation */
   mal_weight *weights;
   int n_weights;

@@ -72,6 +72,7 @@ void mal_put_attention(mal_reader *r, const mal_layer_names *n, const mal_layer_
     put_qk_norm(r, n, n->k_norm, k->kv_heads, k->head_dim);
   }
   mal_put_linear(r, MAL_W_OUT, MAL_SPLIT_IN, n->out, h, q, k->out_bias);
+  if (n->sinks) mal_put_vector(r, MAL_W_BUFFER, MAL_SPLIT_NONE, n->sinks, k->heads);
 }
 
 static void put_dense(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
@@ -97,7 +98,7 @@ static void put_shared(mal_reader *r, const mal_layer_names *n, const mal_layer_
 
 static void put_experts(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
   int64_t h = r->m->hidden;
-  mal_put(r, MAL_W_ROUTER, MAL_SPLIT_NONE, n->router, k->experts, h);
+  mal_put_linear(r, MAL_W_ROUTER, MAL_SPLIT_NONE, n->router, k->experts, h, n->router_bias);
   int from = r->n_list;
   if (k->gated) mal_put_linear(r, MAL_W_EXPERT_UP, MAL_SPLIT_OUT, n->expert_gate, k->ffn, h, k->mlp_bias);
   mal_put_linear(r, MAL_W_EXPERT_UP, MAL_SPLIT_OUT, n->expert_up, k->ffn, h, k->mlp_bias);

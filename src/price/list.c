@@ -130,10 +130,14 @@ static bool captured(const mal_profile *profile, const parts *p, int forward) {
   return p->experts ? forward < p->sent && profile->graph_router : profile->graph_mlp;
 }
 
-static int extra_kernels(const mal_profile *profile, const parts *p) {
+static int extra_kernels(const mal_plan *plan, const mal_block *b, const parts *p) {
+  static const int64_t of_a_bias = 7; /* split, product, sum, and their gradients; forward 5, backward 9 */
+  const mal_profile *profile = plan->profile;
   int64_t extra = profile->kernels_extra;
   if (profile->graph_attention || profile->graph_mlp) extra /= 2;
   if (p->experts) extra += profile->kernels_extra_moe - (profile->graph_router ? profile->kernels_router : 0);
+  if (p->experts && profile->expert_bias_apart && plan->model.kinds[b->kind].mlp_bias)
+    extra += of_a_bias * plan->model.kinds[b->kind].experts / plan->layout.ep;
   return (int)extra;
 }
 
@@ -145,7 +149,7 @@ static void add_host(const mal_plan *plan, const mal_block *b, mal_list list, ma
     if (captured(plan->profile, &p, list == MAL_L_F ? i : (int)in->origin)) continue;
     t->kernels += mal_instruction_kernels(plan, in, &b->sizes[in->sizes]);
   }
-  if (layer && b->count[list] > 0) t->kernels += extra_kernels(plan->profile, &p);
+  if (layer && b->count[list] > 0) t->kernels += extra_kernels(plan, b, &p);
   t->host_s = mal_host_time(plan, t->kernels) * (list == MAL_L_F || list == MAL_L_R ? 1 : backward_host);
   if (list == MAL_L_GATHER || list == MAL_L_REDUCE || t->host_s <= 0) return;
   double gpu = t->span_s, total = gpu + t->host_s;

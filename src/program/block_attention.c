@@ -29,7 +29,7 @@ static mal_ref rotate_apart(mal_builder *b, mal_ref x) {
 
 static void rotate(mal_builder *b, mal_ref *q, mal_ref *k) {
   if (!b->kind->rope_dim) return;
-  if (!b->profile->fused_rope) {
+  if (!b->profile->fused_rope || (b->kind->rope_scaled && b->profile->plain_rope_only)) {
     *q = rotate_apart(b, *q);
     *k = rotate_apart(b, *k);
     return;

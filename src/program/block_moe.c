@@ -62,12 +62,13 @@ static mal_ref copied(mal_builder *b, mal_ref x, const char *name) {
   return y;
 }
 
-/* The sum with the bias in fp32 expert by expert, the parts joined, the cast back. */
+/* Bias times router weight, its sum with the rows, the parts joined: all in fp32; the cast back. */
 static mal_ref with_bias_apart(mal_builder *b, mal_ref x) {
   int64_t n = mal_elements(b, x);
-  mal_ref sum = mal_buffer_new(b, "experts.biased", MAL_F32, n),
+  mal_ref wide = mal_buffer_new(b, "experts.wide", MAL_F32, n), sum = mal_buffer_new(b, "experts.biased", MAL_F32, n),
           joined = mal_buffer_new(b, "experts.joined", MAL_F32, n), y = mal_buffer_new(b, "experts.out", b->store, n);
-  mal_forward(b, (mal_emit){.op = MAL_OP_CAST, .dtype = MAL_F32, .in = {x}, .out = {sum}, .v = {n}});
+  mal_forward(b, (mal_emit){.op = MAL_OP_CAST, .dtype = MAL_F32, .in = {x}, .out = {wide}, .v = {n}});
+  mal_forward(b, (mal_emit){.op = MAL_OP_SCALE, .dtype = MAL_F32, .in = {wide}, .out = {sum}, .v = {n}});
   mal_forward(b, (mal_emit){.op = MAL_OP_COPY,
                             .dtype = MAL_F32,
                             .in = {sum},
