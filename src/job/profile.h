@@ -64,6 +64,10 @@ typedef struct mal_profile {
   bool seq_par_default, vpp_default_one_layer;
 
   /* (ii) additive memory, bytes */
+  bool dynamic_memory;       /* from an allocator, not in regions: what the head kept is free again when layers run backward */
+  bool lazy_grads;           /* gradients are made in backward and freed after the step: with one micro-batch they follow the stash */
+  bool optimizer_in_backward; /* a weight is updated when its gradient is made: one block's gradients at a time */
+  bool offloads_stash;       /* what forward keeps goes to the host, but for the logits */
   bool keeps_stage_input, keeps_stage_output; /* what stages hand over is held a second time until its backward */
   bool phases_add; /* blocks that the allocator cached in the passes do not serve the larger buffers of the step's end */
   int64_t context_bytes, communicator_bytes; /* CUDA context + library workspaces; per process group of size > 1 */

@@ -15,6 +15,8 @@ typedef struct phase {
   int64_t logits_stash;       /* of STASH */
 } phase;
 
+enum { PASSES, PASSES_END, SYNC, UPDATE, PHASES };
+
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* --- how long the stash is held -------------------------------------------------------------------------------------------- */
@@ -84,10 +86,12 @@ static int64_t kept_logits(const mal_block *b) {
   return bytes;
 }
 
-/* One block more runs in this phase: never two at once. */
-static void widen(phase *f, const mal_block *b) {
+/* One block more runs in this phase: never two at once. freed: of the stash, before it needs most. */
+static void widen(phase *f, const mal_block *b, int64_t freed) {
   int64_t work = 0;
   for (int list = 0; list < MAL_LISTS; list++) work = most(work, b->work_bytes[list]);
+  work = most(0, work + b->kernel_bytes - freed) - b->kernel_bytes;
+  if (work < 0) return;
   if (work + b->kernel_bytes >= f->bytes[MAL_R_WORK] + f->bytes[MAL_R_KERNEL]) {
     f->bytes[MAL_R_WORK] = work;
     f->bytes[MAL_R_KERNEL] = b->kernel_bytes;
@@ -109,29 +113,74 @@ static int64_t handed_over(const mal_program *p, const mal_stage *stage) {
   return copies * p->boundary_bytes;
 }
 
-static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
-  const mal_layout *l = &p->plan->layout;
-  phase f = {0};
-  mal_held held[256];
-  int64_t layer_unit = 0, end_unit = 0, units = 0;
-  for (int c = 0; c < stage->n_chunks; c++) {
-    held[c] = stage->chunks[c].held;
+/* What the last block of a stage keeps of one micro-batch: an allocator has it back when the layers below run backward. */
+static int64_t head_stash(const mal_program *p, const mal_stage *stage) {
+  int64_t bytes = 0;
+  for (int c = 0; c < stage->n_chunks && p->plan->profile->dynamic_memory; c++)
+    for (int i = 0; i < stage->chunks[c].n_runs; i++) {
+      const mal_block *b = &p->blocks[stage->chunks[c].runs[i].block];
+      if (b->block_class == MAL_B_HEAD) bytes = b->stash_bytes;
+    }
+  return bytes;
+}
+
+static int64_t phase_bytes(const phase *f) {
+  int64_t sum = 0;
+  for (int r = 0; r < MAL_REGIONS; r++) sum += f->bytes[r];
+  return sum;
+}
+
+typedef struct scratch { /* of the passes: what blocks need while they run, and their units of gathered weights */
+  phase layers, ends;    /* ends: embedding and head */
+  int64_t layer_unit, end_unit, units;
+} scratch;
+
+/* In regions every class of block has its own place. An allocator gives the head's back before the layers run backward. */
+static phase widest(const mal_profile *profile, const scratch *s) {
+  int64_t ahead = profile->prefetch, more = ahead + 1 < s->units ? ahead + 1 : s->units;
+  phase layers = s->layers, ends = s->ends;
+  layers.bytes[MAL_R_GATHER] = more * s->layer_unit;
+  ends.bytes[MAL_R_GATHER] = s->end_unit + (ahead < s->units ? ahead : s->units) * s->layer_unit;
+  if (profile->dynamic_memory) return phase_bytes(&layers) > phase_bytes(&ends) ? layers : ends;
+  int64_t scratch_l = layers.bytes[MAL_R_WORK] + layers.bytes[MAL_R_KERNEL];
+  int64_t scratch_e = ends.bytes[MAL_R_WORK] + ends.bytes[MAL_R_KERNEL];
+  phase f = scratch_l > scratch_e ? layers : ends;
+  for (int r = MAL_R_BUCKET; r < MAL_REGIONS; r++)
+    if (r == MAL_R_BUCKET || r == MAL_R_IO) f.bytes[r] = most(layers.bytes[r], ends.bytes[r]);
+  f.bytes[MAL_R_GATHER] = layers.bytes[MAL_R_GATHER] + s->end_unit;
+  return f;
+}
+
+static void scan(const mal_program *p, mal_stage *stage, scratch *s, int64_t *logits_stash) {
+  int64_t freed = head_stash(p, stage);
+  for (int c = 0; c < stage->n_chunks; c++)
     for (int i = 0; i < stage->chunks[c].n_runs; i++) {
       const mal_run *run = &stage->chunks[c].runs[i];
       const mal_block *b = &p->blocks[run->block];
       bool layer = b->block_class == MAL_B_LAYER || b->block_class == MAL_B_MTP;
+      int64_t *unit = layer ? &s->layer_unit : &s->end_unit;
       add_persistent(b, run->count, stage);
-      widen(&f, b);
-      f.logits_stash += run->count * stage->chunks[c].slots * kept_logits(b);
-      if (layer)
-        layer_unit = most(layer_unit, b->region_bytes[MAL_R_GATHER]), units += run->count;
-      else
-        end_unit = most(end_unit, b->region_bytes[MAL_R_GATHER]);
+      widen(layer ? &s->layers : &s->ends, b, layer ? freed : 0);
+      *unit = most(*unit, b->region_bytes[MAL_R_GATHER]);
+      if (layer) s->units += run->count;
+      *logits_stash += run->count * stage->chunks[c].slots * kept_logits(b);
     }
-  }
-  int64_t ahead = p->plan->profile->prefetch + 1;
-  f.bytes[MAL_R_GATHER] = (ahead < units ? ahead : units) * layer_unit + end_unit;
+}
+
+static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
+  const mal_layout *l = &p->plan->layout;
+  scratch s = {0};
+  mal_held held[256];
+  int64_t logits_stash = 0;
+  for (int c = 0; c < stage->n_chunks; c++) held[c] = stage->chunks[c].held;
+  scan(p, stage, &s, &logits_stash);
+  phase f = widest(p->plan->profile, &s);
+  f.logits_stash = logits_stash;
   f.bytes[MAL_R_STASH] = mal_schedule_peak(l, p->micro_batches, index, held) + handed_over(p, stage);
+  if (p->plan->profile->offloads_stash) {
+    stage->host_bytes += f.bytes[MAL_R_STASH] - f.logits_stash;
+    f.bytes[MAL_R_STASH] = f.logits_stash;
+  }
   if (l->pp > 1) f.bytes[MAL_R_IO] += 2 * p->boundary_bytes; /* one message coming, one going, beside those in use */
   return f;
 }
@@ -139,14 +188,8 @@ static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
 static phase end_phase(const mal_block *b, mal_stage *stage) {
   phase f = {0};
   add_persistent(b, 1, stage);
-  widen(&f, b);
+  widen(&f, b, 0);
   return f;
-}
-
-static int64_t phase_bytes(const phase *f) {
-  int64_t sum = 0;
-  for (int r = 0; r < MAL_REGIONS; r++) sum += f->bytes[r];
-  return sum;
 }
 
 /* --- causes ------------------------------------------------------------------------------------------------------------------ */
@@ -185,14 +228,39 @@ static void by_cause(const mal_program *p, mal_stage *stage, const phase *f, int
   for (int i = 0; i < MAL_MEM_CAUSES; i++) stage->total_bytes += m[i];
 }
 
+static int64_t largest_gradients(const mal_program *p, const mal_stage *stage) {
+  int64_t bytes = 0;
+  for (int c = 0; c < stage->n_chunks; c++)
+    for (int i = 0; i < stage->chunks[c].n_runs; i++)
+      bytes = most(bytes, p->blocks[stage->chunks[c].runs[i].block].region_bytes[MAL_R_GRAD]);
+  return bytes;
+}
+
+/* Gradients that do not outlast their step: PASSES ends with all of them and no stash, the phases after it have them. */
+static void settle_gradients(const mal_program *p, mal_stage *stage, phase phases[PHASES]) {
+  const mal_profile *profile = p->plan->profile;
+  int64_t gradients = stage->region_bytes[MAL_R_GRAD];
+  phases[PASSES_END] = (phase){0};
+  if (profile->optimizer_in_backward) {
+    stage->region_bytes[MAL_R_GRAD] = largest_gradients(p, stage);
+  } else if (profile->lazy_grads && p->micro_batches == 1) {
+    stage->region_bytes[MAL_R_GRAD] = 0;
+    phases[PASSES_END] = phases[PASSES];
+    phases[PASSES_END].bytes[MAL_R_STASH] = phases[PASSES_END].logits_stash = 0;
+    for (int k = PASSES_END; k < PHASES; k++) phases[k].bytes[MAL_R_GRAD] = gradients;
+  }
+}
+
 void mal_program_memory(mal_program *p) {
   for (int64_t i = 0; i < p->plan->layout.pp; i++) {
     mal_stage *stage = &p->stages[i];
-    phase phases[3] = {passes(p, i, stage), end_phase(&p->blocks[stage->sync], stage),
-                       end_phase(&p->blocks[stage->optimizer], stage)};
-    const phase *worst = &phases[0];
+    phase phases[PHASES] = {[PASSES] = passes(p, i, stage),
+                            [SYNC] = end_phase(&p->blocks[stage->sync], stage),
+                            [UPDATE] = end_phase(&p->blocks[stage->optimizer], stage)};
+    settle_gradients(p, stage, phases);
+    const phase *worst = &phases[PASSES];
     int64_t all = phase_bytes(worst);
-    for (int k = 1; k < 3; k++) {
+    for (int k = PASSES_END; k < PHASES; k++) {
       all += phase_bytes(&phases[k]);
       if (phase_bytes(&phases[k]) > phase_bytes(worst)) worst = &phases[k];
     }
