@@ -35,7 +35,9 @@ static const mal_stage *stage_of(const char *profile, const char *layout, const 
   return &p->stages[0];
 }
 
-static const char *const jobs[] = {"{seq: 4096}", "{seq: 4096, optimizer: adamw-8bit, master: none, gradients: bf16}"};
+static const char *const jobs[] = {
+    "{seq: 4096, accumulation: 2}",
+    "{seq: 4096, accumulation: 2, optimizer: adamw-8bit, master: none, gradients: bf16}"};
 static const char *const profiles[] = {"megatron", "fsdp2", "deepspeed", "malha"};
 static const int64_t little = INT64_C(3) << 30; /* staging on the host */
 
