@@ -18,8 +18,8 @@
 #include <string.h>
 
 enum { MAX_CONSTANTS = 1024, MAX_TIED = 64, MAX_LISTED = 64, MAX_THREADS = 16, ROUNDS = 6, PER_FAMILY = 120, LEAST_ROWS = 5 };
-static const double loss_scale = 0.06;      /* log error beyond which a row pulls no harder */
-static const double family_evidence = 12;   /* a family counts as so many independent rows against the priors */
+static const double loss_scale = 0.04;      /* log error beyond which a row pulls no harder */
+static const double family_evidence = 18;   /* a family counts as so many independent rows against the priors */
 static const double difference_share = 0.01; /* of [lo, hi]: step of the numeric derivative */
 
 typedef struct constant {

@@ -19,7 +19,7 @@ static const cell framework_cells[] = {
     T(mal_framework, mixed_precision), T(mal_framework, match_precision), T(mal_framework, match_year), T(mal_framework, profile), 
     T(mal_framework, nics),      T(mal_framework, recompute), T(mal_framework, attention),      T(mal_framework, precision),
     T(mal_framework, optimizer), T(mal_framework, lora_targets),   T(mal_framework, layout), T(mal_framework, selective), T(mal_framework, inferred),
-    T(mal_framework, vpp),       T(mal_framework, etp),            N(mal_framework, micro_batch),
+    T(mal_framework, vpp),       T(mal_framework, etp),            N(mal_framework, sample_tokens), N(mal_framework, micro_batch),
     N(mal_framework, micro_batch_pp), N(mal_framework, zero),      N(mal_framework, seq_par),
     N(mal_framework, flash),     N(mal_framework, tp),             N(mal_framework, pp),
     T(mal_framework, memory),    T(mal_framework, memory_unit),    T(mal_framework, source),

@@ -164,6 +164,11 @@ mal_status mal_fill_model(mal_arena *a, mal_filled *f, mal_error *e) {
   if (t->hidden % heads || t->hidden / heads % 2)
     spec = mal_print(a, "%s,head_dim=%d", spec, t->hidden / heads < HEAD_DIM_LEAST ? HEAD_DIM_LEAST : HEAD_DIM_USUAL);
   if (t->experts > 0) spec = mal_print(a, "%s,experts=%lld,top_k=%lld", spec, (long long)t->experts, (long long)top_k);
+  int64_t sample = f->row->framework->sample_tokens;
+  if (sample > 0 && sample < t->seq) {
+    spec = mal_print(a, "%s,window=%lld", spec, (long long)sample);
+    mal_filled_note(f, "sample-tokens=%lld", (long long)sample);
+  }
   f->row->model_spec = spec;
   return MAL_OK;
 }
