@@ -100,6 +100,30 @@ static void round_trips(void **state) {
   }
 }
 
+/* What the plan says of its layout is enough to get it again, and no more. */
+static void layout_in_few_words(void **state) {
+  room *r = *state;
+  static const char *const all[][5] = {
+      {"llama-3-70b", "4x8xh100-sxm", "tp=8,pp=4,micro-batch=1,recompute=selective", "{global-batch: 128}",
+       "tp=8,pp=4,zero=1,micro-batch=1,recompute=selective"},
+      {"llama-3-8b", "8xh100-sxm", "zero=3,micro-batch=1", "{}", "zero=3,micro-batch=1"},
+      {"llama-3-8b", "8xh100-sxm", "tp=8,overlap-tp=on,sequence-parallel=off,zero=0", "{}",
+       "tp=8,zero=0,sequence-parallel=off,micro-batch=1,overlap-tp=on"},
+      {"mixtral-8x7b", "8x8xh100-sxm", "ep=8,tp=2,etp=1,dp=32", "{global-batch: 64}",
+       "tp=2,ep=8,etp=1,zero=1,micro-batch=1"},
+      {"gpt3-175b", "16x8xa100-80-sxm", "tp=8,pp=8,vpp=2,recompute=full,recompute-layers=3", "{global-batch: 64}",
+       "tp=8,pp=8,vpp=2,zero=1,micro-batch=1,recompute=full,recompute-layers=3"},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    mal_plan p, q;
+    make(r, all[i][0], all[i][1], "", all[i][2], all[i][3], &p);
+    const char *text = mal_plan_layout(&r->arena, &p);
+    make(r, all[i][0], all[i][1], "", text, all[i][3], &q);
+    assert_true(mal_layout_equal(&p.layout, &q.layout));
+    assert_string_equal(text, all[i][4]);
+  }
+}
+
 /* The default profile is written by name: it stays when defaults change. */
 static void pins_the_profile(void **state) {
   room *r = *state;
@@ -244,6 +268,7 @@ static void schema_lists_every_option(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trips),
+      cmocka_unit_test(layout_in_few_words),
       cmocka_unit_test(pins_the_profile),
       cmocka_unit_test(paths_follow_the_plan),
       cmocka_unit_test(names_win_over_files),

@@ -31,6 +31,11 @@ typedef struct mal_plan_parts {
   mal_layout layout;
 } mal_plan_parts;
 mal_status mal_plan_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_plan_parts *parts, mal_error *e);
+/* The shortest text of --layout that completes to p's layout under its profile and job: what follows from them is left out.
+ * ZeRO stage and micro-batch are always said. */
+char *mal_plan_layout(mal_arena *a, const mal_plan *p);
+bool mal_layout_equal(const mal_layout *x, const mal_layout *y); /* in every option */
+
 /* The text that mal_plan_write puts into `path`. */
 mal_status mal_plan_show(mal_arena *a, const char *path, const mal_plan *p, char **text, mal_error *e);
 #endif

@@ -147,7 +147,7 @@ static void put_speed(json_t *o, const mal_job *j, const mal_estimate *e) {
 
 static json_t *layout_json(mal_arena *a, const mal_plan *p, const mal_estimate *e, bool fits) {
   json_t *o = json_object();
-  put_text(o, "layout", mal_layout_show(a, &p->layout));
+  put_text(o, "layout", mal_plan_layout(a, p));
   put(o, "degrees", mal_report_options_json(mal_layout_options, mal_layout_option_count, &p->layout));
   put_text(o, "batch", p->arithmetic);
   put(o, "fits", json_boolean(fits));

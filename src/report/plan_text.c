@@ -65,7 +65,7 @@ static void put_question(mal_page *p, const mal_answer *a) {
   mal_page_field(p, LABEL, _("job"), _("%s in %s with %s (%s), sequences of %s tokens"), mal_train_name[j->train],
                  mal_precision_name[j->precision], mal_optimizer_name[j->optimizer],
                  mal_types_words(p->arena, plan->profile, j), mal_show_int(j->seq));
-  mal_page_field(p, LABEL, _("layout"), "%s", spaced(p->arena, mal_layout_show(p->arena, &plan->layout)));
+  mal_page_field(p, LABEL, _("layout"), "%s", spaced(p->arena, mal_plan_layout(p->arena, plan)));
   mal_page_field(p, LABEL, _("batch"), _("%s sequences (micro-batch × accumulation × dp), %s tokens a step"),
                  plan->arithmetic, mal_show_int(j->global_batch * j->seq));
   mal_page_field(p, LABEL, _("profile"), _("%s%s: %s"), plan->profile->name,
