@@ -15,6 +15,8 @@ static convention read_convention(const mal_trial *t) {
   convention c = {.per_weight = 6};
   c.recomputation = strcasestr(text, "hardware FLOPs") || strstr(text, "x4/3");
   c.halved = strcasestr(text, "causal-halved") && !strcasestr(text, "not causal-halved");
+  /* Megatron-Core's own counter, megatron/training/training.py: half from 2025-03 (8873b55d6a) on, whole in 2024. */
+  if (strcasestr(text, "Megatron-Core FLOPs formula")) c.halved = atoi(t->year) >= 2025;
   c.no_attention = strcasestr(text, "attention excluded") != NULL;
   if (strstr(text, "4N ") || strstr(text, "x 2/3")) c.per_weight = 4;
   return c;
@@ -29,7 +31,8 @@ double mal_convention_flops(const mal_row *row) {
   double layers = 0;
   for (int64_t l = 0; l < m->layers; l++) {
     const mal_layer_kind *k = &m->kinds[m->kind_of[l]];
-    double core = (double)k->heads * (double)(k->head_dim + k->v_head_dim) * (double)job->seq; /* QK' and AV, forward 2 */
+    double core =
+        (double)k->heads * (double)(k->head_dim + k->v_head_dim) * (double)job->seq; /* QK' and AV, forward 2 */
     layers += c.per_weight * (double)k->active_parameters + c.per_weight * core * (c.halved ? 0.5 : 1);
   }
   if (c.recomputation && row->plan->layout.recompute == MAL_RECOMPUTE_FULL) layers *= 4.0 / 3;
