@@ -12,7 +12,7 @@ typedef struct mal_framework {
   const char *recompute, *attention, *precision, *optimizer, *lora_targets, *layout, *selective, *inferred; /* "" nothing to add; selective: "half": full on half of the layers; inferred: a column
                                                         whose value the notes call inferred, so that it counts as blank */
   const char *nics; /* "1x200": NICs of a node and their Gb/s where the row names no network; "" the node of the catalogue */
-  const char *vpp, *etp; /* "layer": one layer a chunk, at most 12; "tp": as tp; else a number */
+  const char *vpp, *etp; /* "layer": one layer a chunk, at most 12; "tp": as tp; else a number (chunks: or the next that divides) */
   int64_t sample_tokens; /* mean length of the samples that are packed into a sequence: attention stays inside each */
   int64_t micro_batch, micro_batch_pp, zero, seq_par, flash, tp, pp; /* MAL_BLANK: no default */
   const char *memory;      /* what its memory counts when the row does not say: "allocated", "reserved", "nvidia-smi"; "" reserved */

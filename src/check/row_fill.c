@@ -19,7 +19,8 @@ void mal_filled_note(mal_filled *f, const char *format, ...) {
 static bool word(const char *text, const char *what) { return strcasecmp(text, what) == 0; }
 
 /* The row's value, else the recipe's, else the framework's, else `otherwise`; whatever the row did not print is noted. */
-static int64_t fill(mal_filled *f, const char *name, int64_t row, int64_t recipe, int64_t framework, int64_t otherwise) {
+static int64_t fill(mal_filled *f, const char *name, int64_t row, int64_t recipe, int64_t framework,
+                    int64_t otherwise) {
   if (row >= 0) return row;
   int64_t value = recipe >= 0 ? recipe : framework >= 0 ? framework : otherwise;
   mal_filled_note(f, "%s=%lld%s", name, (long long)value, recipe >= 0 ? "(recipe)" : "");
@@ -100,10 +101,10 @@ static void fill_experts(mal_filled *f, const mal_model *m, mal_layout *l) {
   l->ep = fill(f, "ep", t->ep, r ? r->ep : MAL_BLANK, MAL_BLANK, 1);
   if (l->ep < 1) l->ep = 1;
   int64_t ranks = t->gpus / l->pp; /* tp · cp · dp of a stage */
-  int64_t etp = r && r->etp > 0                              ? r->etp
-                : word(f->row->framework->etp, "tp")         ? l->tp
-                : atoll(f->row->framework->etp) > 0          ? atoll(f->row->framework->etp)
-                                                             : 1;
+  int64_t etp = r && r->etp > 0                      ? r->etp
+                : word(f->row->framework->etp, "tp") ? l->tp
+                : atoll(f->row->framework->etp) > 0  ? atoll(f->row->framework->etp)
+                                                     : 1;
   if (ranks % (etp * l->ep)) etp = 1;
   l->etp = etp;
   mal_filled_note(f, "etp=%lld", (long long)etp);
@@ -133,6 +134,10 @@ static void fill_chunks(mal_filled *f, const mal_model *m, mal_layout *l) {
   if (l->pp > 1 && word(w->vpp, "layer") && layers % l->pp == 0 && rounds % l->pp == 0) {
     usual = layers / l->pp < VPP_MOST ? layers / l->pp : VPP_MOST;
     while (layers / l->pp % usual) usual--;
+  } else if (l->pp > 1 && atoi(w->vpp) > 1 && layers % l->pp == 0 && rounds % l->pp == 0) {
+    int64_t share = layers / l->pp;
+    usual = atoi(w->vpp) < share ? atoi(w->vpp) : share;
+    while (share % usual) usual++;
   }
   if (l->pp == 1) {
     l->vpp = 1;
@@ -140,17 +145,21 @@ static void fill_chunks(mal_filled *f, const mal_model *m, mal_layout *l) {
   }
   l->vpp = fill(f, "vpp", t->vpp, r ? r->vpp : MAL_BLANK, usual, 1);
   if (l->vpp < 1) l->vpp = 1;
-  if (!l->embedding_in_layers && l->vpp > 1 && m->layers % (l->pp * l->vpp) &&
-      (m->layers + 2) % (l->pp * l->vpp) == 0)
+  if (!l->embedding_in_layers && l->vpp > 1 && m->layers % (l->pp * l->vpp) && (m->layers + 2) % (l->pp * l->vpp) == 0)
     l->embedding_in_layers = true;
 }
 
 static void fill_schedule(const mal_trial *t, mal_layout *l) {
-  if (strcasestr(t->schedule, "ZB-2p") || strcasestr(t->schedule, "ZB-H2")) l->schedule = MAL_ZB_2P;
-  else if (strcasestr(t->schedule, "ZB")) l->schedule = MAL_ZB_H1;
-  else if (strcasestr(t->schedule, "DualPipe")) l->schedule = MAL_DUALPIPE;
-  else if (strcasestr(t->schedule, "gpipe")) l->schedule = MAL_GPIPE;
-  else l->schedule = l->vpp > 1 ? MAL_INTERLEAVED : MAL_1F1B;
+  if (strcasestr(t->schedule, "ZB-2p") || strcasestr(t->schedule, "ZB-H2"))
+    l->schedule = MAL_ZB_2P;
+  else if (strcasestr(t->schedule, "ZB"))
+    l->schedule = MAL_ZB_H1;
+  else if (strcasestr(t->schedule, "DualPipe"))
+    l->schedule = MAL_DUALPIPE;
+  else if (strcasestr(t->schedule, "gpipe"))
+    l->schedule = MAL_GPIPE;
+  else
+    l->schedule = l->vpp > 1 ? MAL_INTERLEAVED : MAL_1F1B;
   if (l->pp == 1) l->schedule = MAL_1F1B;
 }
 
@@ -164,8 +173,7 @@ static mal_status fill_recompute(mal_filled *f, mal_layout *l, mal_error *e) {
     return MAL_OK;
   }
   bool inferred = word(f->row->framework->inferred, "recompute");
-  const char *text =
-      fill_text(f, "recompute", inferred ? "" : t->recompute, f->row->framework->recompute, "none");
+  const char *text = fill_text(f, "recompute", inferred ? "" : t->recompute, f->row->framework->recompute, "none");
   if (word(text, "selective") && word(f->row->framework->selective, "half")) {
     l->recompute = MAL_RECOMPUTE_FULL;
     l->recompute_layers = (f->layers / l->pp + 1) / 2;
