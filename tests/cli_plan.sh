@@ -77,12 +77,34 @@ expect 1 plan $BIG --json
 valid "$BIG"
 [ "$(value '["layouts"][0]["fits"]')" = False ] || fail "fits is not false"
 [ "$(value '["layouts"][0]["memory_bytes"]["missing"] > 0')" = True ] || fail "nothing is missing"
-python3 -c 'import json; [print(r["change"]) for r in json.load(open("out"))["remedies"]]' >changes
-[ -s changes ] || fail "no remedy"
-while read -r change; do
+remedies_hold() { # remedies_hold QUESTION: each change, appended, gives exactly the numbers that it promised
+  question=$1
+  python3 - >changes <<'END'
+import json
+for r in json.load(open("out"))["remedies"]:
+    print(r["step_s"], r["memory_bytes"]["total"], r["change"])
+END
+  [ -s changes ] || fail "no remedy: $question"
+  while read -r step bytes change; do
+    # shellcheck disable=SC2086
+    expect 0 plan $question $change --json
+    [ "$(value '["layouts"][0]["step_s"], v["layouts"][0]["memory_bytes"]["total"]')" = "($step, $bytes)" ] ||
+      fail "$change does not give what it promised"
+  done <changes
+}
+remedies_hold "$BIG"
+for question in "llama-3-70b --on 8xh100-sxm --layout zero=3,micro-batch=4" \
+  "llama-3-8b --on 8xrtx4090 --layout zero=1,micro-batch=4 --offload optimizer:cpu" \
+  "mixtral-8x7b --on 8xa100-80-sxm --layout ep=8,micro-batch=2 --gradients fp32"; do
   # shellcheck disable=SC2086
-  expect 0 plan $BIG $change
-done <changes
+  expect 1 plan $question --json
+  remedies_hold "$question"
+done
+expect 1 plan $BIG
+shows '--optimizer adamw-8bit --gradients bf16'
+shows '--offload-optimizer cpu'
+shows '--train lora'
+shows '--on [0-9]+x8xh100-sxm'
 
 # Files.
 expect 0 plan $SMALL -o plan.json --trace trace.json

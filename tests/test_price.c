@@ -279,8 +279,47 @@ static void test_remedies(void **state) {
     nodes |= strstr(r[i].change, "--on") != NULL;
   }
   assert_true(lora && nodes);
-  assert_non_null(strstr(r[count - 1].change, "--on")); /* more hardware comes last */
   mal_arena_free(&p.a);
+}
+
+static int words_in(const char *text) {
+  int n = 0;
+  for (; *text; text++) n += *text == ' ';
+  return n;
+}
+
+/* Every shortcut that people name, of which each is as small as can be; what the plan has already is not said again. */
+static void test_shortcuts(void **state) {
+  (void)state;
+  static const char *const layouts[] = {"tp=8,micro-batch=1,recompute=selective", "zero=3,micro-batch=1,recompute=full",
+                                        "zero=3,micro-batch=4"};
+  static const char *const wanted[] = {"--optimizer adamw-8bit", "--optimizer adamw-bf16", "--offload-optimizer cpu",
+                                       "--train lora",           "--train qlora",          "--on "};
+  enum { WANTED = sizeof wanted / sizeof *wanted };
+  for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
+    for (int batch = 0; batch < 2; batch++) {
+      priced p;
+      mal_error e;
+      mal_remedy *r;
+      int count, found[WANTED] = {0};
+      price(&p, "llama-3-70b", "8xh100-sxm", "", layouts[l], batch ? "global-batch=512" : "tokens=15T");
+      assert_ok(mal_price_remedies(&p.a, p.plan, &r, &count, &e), e);
+      for (int i = 0; i < count; i++) {
+        for (int w = 0; w < WANTED; w++) found[w] += strstr(r[i].change, wanted[w]) == r[i].change;
+        assert_true(r[i].estimate.fits && r[i].estimate.tokens_per_s > 0);
+        assert_true(words_in(r[i].change) < 10);
+        if (strstr(layouts[l], "recompute=full")) assert_null(strstr(r[i].words, "recomputed"));
+        if (strstr(layouts[l], "micro-batch=1")) assert_null(strstr(r[i].words, "micro-batch"));
+        if (strstr(layouts[l], "zero=3")) assert_null(strstr(r[i].change, "zero 3"));
+        if (batch) assert_int_equal(r[i].plan.job.global_batch, 512);
+        if (!batch && r[i].plan.machine.nodes > 1) /* what was not asked follows the machine */
+          assert_true(r[i].plan.job.global_batch >= p.plan->job.global_batch);
+        for (int k = 0; k < i; k++) assert_string_not_equal(r[i].change, r[k].change);
+      }
+      for (int w = 0; w < WANTED; w++)
+        if (!found[w]) fail_msg("%s: nothing begins with %s", layouts[l], wanted[w]);
+      mal_arena_free(&p.a);
+    }
 }
 
 static void test_speed(void **state) {
@@ -318,6 +357,7 @@ int main(void) {
       cmocka_unit_test(test_target),
       cmocka_unit_test(test_precision_and_adapters),
       cmocka_unit_test(test_remedies),
+      cmocka_unit_test(test_shortcuts),
       cmocka_unit_test(test_speed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

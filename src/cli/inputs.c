@@ -137,8 +137,8 @@ mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, 
   if (flags.from) status = start_from_plan(a, &flags, in, e);
   if (!status && flags.job_file) status = mal_job_read(a, flags.job_file, &in->job, e);
   if (!status) status = read_layout(a, flags.layout_text, &in->layout, e);
+  if (!status && flags.offload) status = set_offload(flags.offload, &in->layout, e);
   if (!status) status = parse_flags(a, own, own_count, argc, argv, in, e);
-  if (!status && in->offload) status = set_offload(in->offload, &in->layout, e);
   in->has_layout = !status && (in->layout_text || *mal_layout_show(a, &in->layout));
   return status ? status : check(a, in, e);
 }

@@ -15,21 +15,29 @@ static const char *const version_key = "malha_plan";
 
 /* --- making ----------------------------------------------------------------------------------------------------------- */
 
-mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
-                         const mal_layout *layout, mal_plan *p, mal_error *e) {
-  *p = (mal_plan){.job = *job, .layout = *layout};
-  p->model_spec = mal_copy(a, model);
-  p->machine_spec = mal_copy(a, machine);
-  p->profile_spec = mal_copy(a, profile ? profile : "");
-  p->job.lora_targets = mal_copy(a, job->lora_targets);
-  const char *name = *p->profile_spec ? p->profile_spec : mal_profile_default(layout->tp, layout->pp, layout->ep);
-  mal_status s = mal_model_load(a, model, &p->model, e);
-  if (s == MAL_OK) s = mal_machine_load(a, machine, &p->machine, e);
-  if (s == MAL_OK) s = mal_profile_load(a, name, &p->framework, e);
+mal_status mal_plan_complete(mal_arena *a, mal_plan *p, mal_error *e) {
+  const mal_layout *l = &p->asked_layout;
+  const char *name = *p->profile_spec ? p->profile_spec : mal_profile_default(l->tp, l->pp, l->ep);
+  p->job = p->asked_job;
+  p->layout = p->asked_layout;
+  mal_status s = MAL_OK;
+  if (!p->framework || strcmp(p->framework->name, name) != 0) s = mal_profile_load(a, name, &p->framework, e);
   if (s == MAL_OK) s = mal_profile_for_job(a, p->framework, &p->job, &p->profile, e);
   if (s == MAL_OK)
     s = mal_layout_complete(a, &p->model, &p->machine, p->profile, &p->job, &p->layout, &p->arithmetic, e);
   return s;
+}
+
+mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
+                         const mal_layout *layout, mal_plan *p, mal_error *e) {
+  *p = (mal_plan){.asked_job = *job, .asked_layout = *layout};
+  p->model_spec = mal_copy(a, model);
+  p->machine_spec = mal_copy(a, machine);
+  p->profile_spec = mal_copy(a, profile ? profile : "");
+  p->asked_job.lora_targets = mal_copy(a, job->lora_targets);
+  mal_status s = mal_model_load(a, model, &p->model, e);
+  if (s == MAL_OK) s = mal_machine_load(a, machine, &p->machine, e);
+  return s == MAL_OK ? mal_plan_complete(a, p, e) : s;
 }
 
 /* --- paths ------------------------------------------------------------------------------------------------------------ */

@@ -11,6 +11,8 @@ typedef struct mal_plan {
   mal_profile *profile;                                 /* with the job's types of gradients and master weights */
   mal_profile *framework;                               /* as the catalogue has it */
   const char *model_spec, *machine_spec, *profile_spec; /* as the user gave them; "" profile: the default was taken */
+  mal_job asked_job;                                    /* before anything was derived */
+  mal_layout asked_layout;
   char *arithmetic;                                     /* "1024 = 2 × 8 × 64": global batch = micro-batch × accumulation × dp */
 } mal_plan;
 
@@ -19,6 +21,8 @@ enum { MAL_PLAN_VERSION = 1 };
 /* Loads the three catalogues, picks the profile (profile_spec "" = default), completes the layout. */
 mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
                          const mal_layout *layout, mal_plan *p, mal_error *e);
+/* Again from asked_job and asked_layout, for the model and machine that p holds: profile, types, layout, batch. */
+mal_status mal_plan_complete(mal_arena *a, mal_plan *p, mal_error *e);
 /* The file holds the specs and every job and layout value by option name, so it means the same after defaults change.
  * A bare description or a built-in name is kept as given; a path to a model or machine file is kept relative to the plan. */
 mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error *e);

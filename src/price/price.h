@@ -43,9 +43,11 @@ mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_
 /* The exact composition with the event times of every stage, for pictures and for the simulator's test. */
 mal_status mal_price_timeline(mal_arena *a, const mal_program *p, mal_timeline *t, mal_error *e);
 
-/* Smallest changes that make a plan fit, each lowered and priced: "--optimizer adamw-8bit", "--offload-optimizer cpu", "--on 2xdgx-h100", "--train lora". */
+/* Smallest changes that make a plan fit, each lowered and priced: "--optimizer adamw-8bit", "--offload-optimizer cpu", "--on 2xdgx-h100",
+ * "--train lora". Of one change first, then by how much they disturb, then the fastest. The plan must come from mal_plan_make or
+ * mal_plan_read. */
 typedef struct mal_remedy {
-  char *change;  /* as flags that the user can add */
+  char *change;  /* as flags that the user can add: they lead to this plan and these numbers, exactly */
   char *words;
   mal_plan plan;
   mal_estimate estimate;

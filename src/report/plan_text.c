@@ -224,17 +224,20 @@ static void put_remedies(mal_page *p, const mal_answer *a) {
     mal_page_put(p, "%s", _("  none of the changes that were tried is enough\n"));
     return;
   }
+  const mal_estimate *asked = &a->estimate;
+  bool target = asked->tokens_to_target > 0, priced = asked->usd_per_mtoken > 0;
+  const char *reached = target ? mal_print(p->arena, _("%s tok"), mal_show_count(asked->tokens_to_target)) : "";
   mal_table t;
-  bool target = a->estimate.tokens_to_target > 0;
-  mal_table_init(&t, p->arena, 2, "rrrrw");
-  mal_table_row(&t, MAL_DIM, _("memory"), "tokens/s", "USD/Mtok",
-                target ? mal_print(p->arena, _("%s tok"), mal_show_count(a->estimate.tokens_to_target)) : "", _("add"));
+  mal_table_init(&t, p->arena, 2, "rrrw");
+  mal_table_row(&t, MAL_DIM, _("memory"), "tokens/s", target ? reached : priced ? "USD/Mtok" : "", _("add"));
   for (int i = 0; i < a->n_remedies; i++) {
     const mal_remedy *r = &a->remedies[i];
     const mal_estimate *e = &r->estimate;
+    const char *cost = target   ? mal_show_time(e->time_to_target_s)
+                       : priced ? mal_print(p->arena, "%.3g", e->usd_per_mtoken)
+                                : "";
     mal_table_row(&t, MAL_PLAIN, mal_show_bytes((double)e->total_bytes), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
-                  e->usd_per_mtoken > 0 ? mal_print(p->arena, "%.3g", e->usd_per_mtoken) : "-",
-                  target ? mal_show_time(e->time_to_target_s) : "", mal_print(p->arena, "%s: %s", r->change, r->words));
+                  cost, mal_print(p->arena, "%s: %s", r->change, r->words));
   }
   mal_table_put(&t, p);
 }
