@@ -27,19 +27,29 @@ static moe plan_of(const mal_builder *b) {
   return m;
 }
 
-/* Ranks that a token goes to over experts that it goes to: of ep equal parts of the experts, those which top_k different ones
- * touch. */
-static double ranks_per_copy(const mal_builder *b) {
-  double experts = (double)b->kind->experts, here = experts / (double)b->ep, k = (double)b->kind->top_k, none = 1;
-  for (double i = 0; i < k; i++) none *= fmax(0, experts - here - i) / (experts - i);
-  return (double)b->ep * (1 - none) / k;
+/* Of `parts` equal parts of the experts, those that top_k different ones touch. */
+static double parts_touched(const mal_builder *b, double parts) {
+  double experts = (double)b->kind->experts, here = experts / parts, none = 1;
+  for (double i = 0; i < (double)b->kind->top_k; i++) none *= fmax(0, experts - here - i) / (experts - i);
+  return parts * (1 - none);
+}
+
+/* Bytes of an exchange in which a token goes once to a rank, and once to an NVLink domain that hands it on inside: over those of
+ * one copy an expert. Where domains meet, what they send each other decides, and of a plain exchange that is far / size. */
+static double sent_once(const mal_builder *b) {
+  mal_group g = mal_instruction_group(b->plan, 1 << MAL_AXIS_EP);
+  double size = (double)g.size, local = g.ranks_per_nvlink > 1 ? (double)g.ranks_per_nvlink : 1,
+         copies = (double)b->kind->top_k;
+  if (size <= local) return parts_touched(b, size) / copies;
+  double domains = size / local;
+  return parts_touched(b, domains) * (domains - 1) / domains / (copies * (size - local) / size);
 }
 
 static mal_ref exchange(mal_builder *b, mal_ref x, const char *name) {
   if (b->ep == 1) return x;
   mal_ref y = mal_buffer_new(b, name, b->store, mal_elements(b, x));
   int64_t bytes = mal_at(b, y)->bytes;
-  if (b->profile->dispatch_once) bytes = (int64_t)((double)bytes * ranks_per_copy(b));
+  if (b->profile->dispatch_once) bytes = (int64_t)((double)bytes * sent_once(b));
   mal_forward(b, (mal_emit){.op = MAL_OP_COLLECTIVE,
                             .variant = MAL_ALL_TO_ALL,
                             .axes = MAL_AXIS_BIT(MAL_AXIS_EP),

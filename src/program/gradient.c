@@ -404,7 +404,8 @@ static void collective(mal_builder *b, const rule *r) {
     mal_ref whole = i->variant == MAL_REDUCE_SCATTER ? dx : r->d[k];
     bytes += mal_at(b, whole)->bytes;
   }
-  g.v[0] = bytes;
+  bool fewer = b->profile->dispatch_once && i->axes == MAL_AXIS_BIT(MAL_AXIS_EP) && i->variant == MAL_ALL_TO_ALL;
+  g.v[0] = fewer && bytes ? i->v[0] * bytes / mal_at(b, i->out[0])->bytes : bytes;
   if (bytes) emit(b, r, g);
   flush(b);
   for (int k = 0; k < 3; k++) mal_add_grad(b, i->in[k], g.out[k]);
