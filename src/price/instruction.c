@@ -96,7 +96,7 @@ static double memory_time(const mal_plan *plan, const mal_block *b, const mal_in
  * expert's rows by themselves (fp8: maximum, scale, cast; blocks of scales: cast, and a swizzle of the scales of both operands). */
 static double kernels_per_expert(const mal_plan *plan, const mal_instruction *i) {
   if (i->dtype != MAL_F8 && i->dtype != MAL_F4) return 0.5;
-  return plan->job.precision == MAL_P_FP8 ? 2.5 : 4;
+  return plan->job.precision == MAL_P_FP8 ? 1.5 : 4;
 }
 
 int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s) {
