@@ -247,6 +247,23 @@ static void test_target(void **state) {
   assert_true(many.goodput < e.goodput && many.time_s[MAL_TIME_JITTER] > 0);
 }
 
+/* Token ids cost next to nothing; a checkpoint's stall is in the step or in the goodput, never in both. */
+static void test_upkeep(void **state) {
+  (void)state;
+  const char *layout = "tp=8,pp=4,micro-batch=1,recompute=selective";
+  mal_estimate plain = quick("llama-3-70b", "16x8xh100-sxm", "megatron", layout, "global-batch=1024");
+  mal_estimate aimed = quick("llama-3-70b", "16x8xh100-sxm", "megatron", layout, "global-batch=1024,tokens=15T");
+  mal_estimate often =
+      quick("llama-3-70b", "16x8xh100-sxm", "megatron", layout, "global-batch=1024,checkpoint-interval=10min");
+  assert_true(plain.time_s[MAL_TIME_DATA] > 0 && plain.time_s[MAL_TIME_DATA] < 1e-4);
+  assert_true(plain.time_s[MAL_TIME_CHECKPOINT] == 0);
+  assert_true(aimed.time_s[MAL_TIME_CHECKPOINT] > 0 && aimed.goodput > plain.goodput);
+  assert_true(fabs(aimed.tokens_per_s * aimed.goodput / (plain.tokens_per_s * plain.goodput) - 1) < 1e-9);
+  double share = often.time_s[MAL_TIME_CHECKPOINT] / often.step_s;
+  assert_true(share > 6.3 / 607 && share < 9.0 / 609); /* every ten minutes it stops for some 7 s */
+  assert_true(often.goodput > 0.99);
+}
+
 static void test_precision_and_adapters(void **state) {
   (void)state;
   mal_estimate bf16 = quick("llama-2-70b", "4xdgx-h100", "megatron", "tp=8,pp=4,micro-batch=1", "global-batch=64");
@@ -355,6 +372,7 @@ int main(void) {
       cmocka_unit_test(test_layer_times),
       cmocka_unit_test(test_iteration_times),
       cmocka_unit_test(test_target),
+      cmocka_unit_test(test_upkeep),
       cmocka_unit_test(test_precision_and_adapters),
       cmocka_unit_test(test_remedies),
       cmocka_unit_test(test_shortcuts),

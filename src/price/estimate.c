@@ -1,7 +1,7 @@
 /* From the time of a step to what the user asked: does it fit, how fast, how long, how much. */
 #include "price/compose.h"
 #include "price/power.h"
-#include "reliability/reliability.h"
+#include "price/upkeep.h"
 #include <math.h>
 #include <string.h>
 
@@ -17,11 +17,6 @@ static const double host_bound = 0.7; /* host over GPU time from which the host'
 /* Spread of memory around its estimate (one sigma of its logarithm): frameworks whose switches were read, p90 8 % on published
  * peaks; our own engine counts bytes. */
 static const double sigma_framework = 0.05, sigma_own = 0.005;
-
-/* Checkpoints: one node and one scalable unit of 32 nodes write what "better" storage gives in the DGX SuperPOD H100 reference
- * architecture (RA-11333-001, table 6). Restart after a failure: judgement. */
-static const double node_write = 4e9, unit_write = 20e9, unit_nodes = 32, restart_s = 300;
-static const double checkpoint_extra = 12; /* bytes a trained parameter: master and two moments, beside the weight */
 
 static double log_normal_below(double limit, double median, double sigma) {
   if (median <= 0) return 1;
@@ -82,22 +77,6 @@ static void set_rates(const mal_program *p, mal_estimate *out) {
   if (peak <= 0) return;
   out->mfu = out->model_flops_per_s_per_gpu / peak;
   out->hfu = p->hardware_flops / out->step_s / gpus / peak;
-}
-
-/* Share of the time that trains, between failures, restarts and checkpoints. */
-static double goodput(const mal_plan *plan) {
-  double nodes = (double)plan->machine.nodes, trained = (double)plan->model.parameters;
-  bool a100 = plan->machine.gpu->architecture && strcmp(plan->machine.gpu->architecture, "sm80") == 0;
-  double rate = (a100 ? MAL_FAILURES_A100 : MAL_FAILURES_H100) * (double)plan->machine.gpus_per_node /
-                8; /* measured on 8-GPU nodes */
-  double mttf = mal_mttf_s(rate, plan->machine.nodes);
-  if (plan->job.train >= MAL_LORA) trained *= 0.01; /* adapters only */
-  double bytes =
-      trained * (mal_dtype_bytes[mal_precision_store((mal_precision)plan->job.precision)] + checkpoint_extra);
-  double write = bytes / fmin(nodes * node_write, ceil(nodes / unit_nodes) * unit_write);
-  double interval =
-      plan->job.checkpoint_interval_s > 0 ? plan->job.checkpoint_interval_s : mal_interval_daly_s(write, mttf);
-  return mal_ettr(mttf, restart_s, interval, write);
 }
 
 static double usd_per_gpu_hour(const mal_plan *plan) {
@@ -163,6 +142,8 @@ mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_
   if (!(step.step_s > 0) || !isfinite(step.step_s))
     return mal_fail(e, MAL_FAULT, _("the step takes %g s: some number of %s is missing or not finite"), step.step_s,
                     p->plan->machine.name);
+  mal_upkeep upkeep = mal_upkeep_of(p->plan);
+  mal_upkeep_add(&upkeep, &step);
   set_memory(p, out);
   out->step_s = step.step_s;
   memcpy(out->time_s, step.time_s, sizeof out->time_s);
@@ -170,7 +151,7 @@ mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_
   set_rates(p, out);
   set_interval(p->plan, &step, out);
   out->power_w = mal_power_w(&p->plan->machine, out->time_s, out->step_s);
-  out->goodput = goodput(p->plan);
+  out->goodput = upkeep.goodput;
   set_target(p->plan, out);
   out->why = why(a, out, p->plan->layout.pp);
   return MAL_OK;

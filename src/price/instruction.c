@@ -25,15 +25,19 @@ mal_collective_time mal_communication_time(const mal_plan *plan, const mal_instr
 
 static double least_of(double a, double b) { return b > 0 && b < a ? b : a; }
 
+double mal_host_copy_rate(const mal_machine *m) {
+  return least_of(m->gpu->pcie_bytes_per_s.value * host_copy,
+                  m->node->ram_bytes_per_s.value / (double)m->gpus_per_node);
+}
+
 /* Device, host and drives; the GPUs of a node share host memory and drives. */
 static double copy_time(const mal_machine *m, const mal_instruction *i, double bytes) {
   mal_place from = (mal_place)(i->variant >> 4), to = (mal_place)(i->variant & 15);
   double share = (double)m->gpus_per_node;
   if (from == MAL_DEVICE && to == MAL_DEVICE) return 2 * bytes / mal_memory_rate(m) + m->gpu->cal.launch_s.value;
-  double rate = m->gpu->pcie_bytes_per_s.value * host_copy;
+  double rate = mal_host_copy_rate(m);
   if (from != MAL_DEVICE && to != MAL_DEVICE)
     rate = m->node->ram_bytes_per_s.value > 0 ? m->node->ram_bytes_per_s.value / share : rate;
-  rate = least_of(rate, m->node->ram_bytes_per_s.value / share);
   if (from == MAL_NVME) rate = least_of(rate, m->node->nvme_read_bytes_per_s.value / share);
   if (to == MAL_NVME) rate = least_of(rate, m->node->nvme_write_bytes_per_s.value / share);
   return bytes / rate + m->gpu->cal.launch_s.value;

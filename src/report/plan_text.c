@@ -177,7 +177,7 @@ static void put_cost(mal_page *p, const mal_answer *a) {
                  e->usd_per_mtoken > 0 ? usd(p->arena, e->usd_per_mtoken) : _("no price known (--usd-per-gpu-hour)"),
                  e->kwh_per_mtoken, mal_show_rate(e->power_w, "W"));
   if (e->time_to_target_s <= 0) return;
-  mal_page_field(p, LABEL, _("target"), _("%s tokens: %s at a goodput of %.1f %%, %s GPU-hours, %s%s%s"),
+  mal_page_field(p, LABEL, _("target"), _("%s tokens: %s at a goodput of %.2f %%, %s GPU-hours, %s%s%s"),
                  mal_show_count(e->tokens_to_target), mal_show_time(e->time_to_target_s), 100 * e->goodput,
                  mal_show_count(e->gpu_hours), mal_show_rate(1000 * e->energy_kwh, "Wh"), e->cost_usd > 0 ? ", " : "",
                  e->cost_usd > 0 ? usd(p->arena, e->cost_usd) : "");

@@ -1,0 +1,57 @@
+#include "price/upkeep.h"
+#include "price/kernel.h"
+#include "program/lower_block.h"
+#include "reliability/reliability.h"
+#include <math.h>
+#include <string.h>
+
+/* One node and one scalable unit of 32 nodes write what "better" storage gives in the DGX SuperPOD H100 reference architecture
+ * (RA-11333-001, table 6). Restart after a failure: judgement. */
+static const double node_write = 4e9, unit_write = 20e9, unit_nodes = 32, restart_s = 300;
+/* What an asynchronous checkpoint stops besides the copy (plan, barriers, unpinned buffers): 6.3 s for 7B parameters, of which the
+ * copy is little (PyTorch blog, "Reducing Model Checkpointing Times by Over 10x", 2024). */
+static const double stall_least_s = 6.3;
+static const double id_bytes = 8;         /* of a token: its id and its label, four bytes each */
+static const double adapter_share = 0.01; /* of the weights, that LoRA trains and saves */
+
+static double data_s(const mal_plan *plan) {
+  double tokens = (double)plan->layout.micro_batch * (double)plan->job.seq / (double)plan->layout.cp;
+  return tokens * id_bytes / mal_host_copy_rate(&plan->machine) + plan->machine.gpu->cal.launch_s.value;
+}
+
+static double checkpoint_bytes(const mal_plan *plan) {
+  double trained = (double)plan->model.parameters;
+  int64_t weight = mal_dtype_bytes[mal_precision_store((mal_precision)plan->job.precision)];
+  double each = (double)weight + (plan->profile->master_fp32 && weight < 4 ? 4 : 0);
+  each += (double)mal_optimizer_state_bytes(plan->job.optimizer, 1 << 20, 0) / (1 << 20);
+  if (plan->job.train >= MAL_LORA) trained *= adapter_share;
+  return trained * each;
+}
+
+static double mttf_s(const mal_plan *plan) {
+  bool a100 = plan->machine.gpu->architecture && strcmp(plan->machine.gpu->architecture, "sm80") == 0;
+  double rate = a100 ? MAL_FAILURES_A100 : MAL_FAILURES_H100; /* measured on 8-GPU nodes */
+  return mal_mttf_s(rate * (double)plan->machine.gpus_per_node / 8, plan->machine.nodes);
+}
+
+mal_upkeep mal_upkeep_of(const mal_plan *plan) {
+  const mal_job *j = &plan->job;
+  double nodes = (double)plan->machine.nodes, bytes = checkpoint_bytes(plan), mttf = mttf_s(plan);
+  mal_upkeep u = {.data_s = data_s(plan), .in_step = j->tokens > 0 || j->checkpoint_interval_s > 0};
+  u.stall_s = stall_least_s + bytes / (double)mal_machine_gpus(&plan->machine) / mal_host_copy_rate(&plan->machine);
+  u.write_s = bytes / fmin(nodes * node_write, ceil(nodes / unit_nodes) * unit_write);
+  u.interval_s = j->checkpoint_interval_s > 0 ? j->checkpoint_interval_s : mal_interval_daly_s(u.stall_s, mttf);
+  u.interval_s = fmax(u.interval_s, u.write_s);
+  /* A failure goes back to the last checkpoint that storage has. */
+  u.goodput = mal_ettr(mttf, restart_s + u.write_s, u.interval_s, u.in_step ? 0 : u.stall_s);
+  return u;
+}
+
+void mal_upkeep_add(const mal_upkeep *u, mal_step_time *step) {
+  step->step_s += u->data_s;
+  step->time_s[MAL_TIME_DATA] += u->data_s;
+  if (!u->in_step || u->interval_s <= 0) return;
+  double stall = step->step_s * u->stall_s / u->interval_s;
+  step->step_s += stall;
+  step->time_s[MAL_TIME_CHECKPOINT] += stall;
+}

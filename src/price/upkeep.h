@@ -1,0 +1,24 @@
+/* What a step pays beside training: token ids that come from the host, checkpoints that go there; and what failures cost.
+ *
+ * Data: the host reads ahead and copies the ids of a micro-batch beside the products of the one before; only the first copy of a
+ * step is waited for.
+ * Checkpoints are asynchronous: training stops while every GPU copies its part of weights and states to host memory; they are
+ * written to storage meanwhile. With a token target or an interval asked for, the stall is part of the step, spread over the
+ * steps between two checkpoints; else it counts in the goodput. Never in both. */
+#ifndef MAL_PRICE_UPKEEP_H
+#define MAL_PRICE_UPKEEP_H
+#include "price/compose.h"
+
+typedef struct mal_upkeep {
+  double data_s;     /* of a step, exposed */
+  double stall_s;    /* of a checkpoint: training stops */
+  double write_s;    /* of a checkpoint: until storage has it */
+  double interval_s; /* between checkpoints: the job's, else Daly's best, never shorter than write_s */
+  bool in_step;      /* the stall is in the step */
+  double goodput; /* share of the time that is left when failures, restarts and what is not in the step are taken off */
+} mal_upkeep;
+mal_upkeep mal_upkeep_of(const mal_plan *plan);
+
+/* Adds data and stall to a step and its causes. */
+void mal_upkeep_add(const mal_upkeep *u, mal_step_time *step);
+#endif
