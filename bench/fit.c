@@ -17,9 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CONSTANTS = 1024, MAX_TIED = 64, MAX_LISTED = 64, MAX_THREADS = 16, ROUNDS = 6, PER_FAMILY = 120, LEAST_ROWS = 5 };
-static const double loss_scale = 0.04;      /* log error beyond which a row pulls no harder */
-static const double family_evidence = 18;   /* a family counts as so many independent rows against the priors */
+enum {
+  MAX_CONSTANTS = 1024,
+  MAX_TIED = 64,
+  MAX_LISTED = 64,
+  MAX_THREADS = 16,
+  ROUNDS = 6,
+  PER_FAMILY = 120,
+  LEAST_ROWS = 5
+};
+static const double loss_scale = 0.04;       /* log error beyond which a row pulls no harder */
+static const double family_evidence = 18;    /* a family counts as so many independent rows against the priors */
 static const double difference_share = 0.01; /* of [lo, hi]: step of the numeric derivative */
 
 typedef struct constant {
@@ -301,8 +309,7 @@ static void fit_all(fit *f, int rounds, double *e0, double *weights, double *x, 
     fit_solve(f->columns, f->n_constants, e0, weights, f->n, loss_scale, x, error);
     double share = 1, next = present;
     for (int half = 0; half < 5; half++, share /= 2) {
-      for (int k = 0; k < f->n_constants; k++)
-        set(f, k, f->columns[k].x0 + share * (x[k] - f->columns[k].x0));
+      for (int k = 0; k < f->n_constants; k++) set(f, k, f->columns[k].x0 + share * (x[k] - f->columns[k].x0));
       price_rows(f, NULL, -1, -1, false);
       if ((next = loss(f)) < present) break;
     }

@@ -28,10 +28,12 @@ static void make(table *t, const char *lines) {
 static void cells_and_blanks(void **state) {
   (void)state;
   table t;
-  make(&t, "a,Megatron-LM,GPT,22,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,1,1,full,4,4,2048,fp16,0,0,0,1.42,,,,,K,z\n"
+  make(&t, "a,Megatron-LM,GPT,22,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,1,1,full,4,4,2048,fp16,0,0,0,1.42,,,,"
+           ",K,z\n"
            "b,Megatron-LM,GPT,,many,6144,,,,,,,,A100-80,8,,,,,,,,,,4,2048,,,,,1,,,,,K,z\n"
            "c,Megatron-LM,GPT,,48,6144,,,,,,,,,8,,,,,,,,,,4,2048,,,,,1,,,,,K,z\n"
-           "d,Megatron-LM,GPT,22,48,6144,24576,64,64,,0,,,A100-80,64,8,4x100Gb RoCE per node,8,8,,1,1,,,64,2048,,,,,,,,,,K,z\n");
+           "d,Megatron-LM,GPT,22,48,6144,24576,64,64,,0,,,A100-80,64,8,4x100Gb RoCE per "
+           "node,8,8,,1,1,,,64,2048,,,,,,,,,,K,z\n");
   assert_int_equal(t.rows.count, 4);
   assert_null(t.rows.rows[0].skipped);
   assert_non_null(strstr(t.rows.rows[1].skipped, "layers"));
@@ -80,9 +82,12 @@ static void patterns(void **state) {
 static void conventions(void **state) {
   (void)state;
   table t;
-  make(&t, "a,Megatron-LM,GPT,,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,1,1,full,4,4,2048,fp16,0,0,0,,,140,,HARDWARE FLOPs incl. full recompute,K,z\n"
-           "b,Megatron-LM,GPT,,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,1,1,full,4,4,2048,fp16,0,0,0,,,140,,attention not causal-halved,K,z\n"
-           "c,Megatron-LM,GPT,,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,1,1,full,4,4,2048,fp16,0,0,0,,,,50,MFU vs 312 TF; causal-halved,K,z\n");
+  make(&t, "a,Megatron-LM,GPT,,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,1,1,full,4,4,2048,fp16,0,0,0,,,140,,"
+           "HARDWARE FLOPs incl. full recompute,K,z\n"
+           "b,Megatron-LM,GPT,,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,1,1,full,4,4,2048,fp16,0,0,0,,,140,,"
+           "attention not causal-halved,K,z\n"
+           "c,Megatron-LM,GPT,,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,1,1,full,4,4,2048,fp16,0,0,0,,,,50,MFU "
+           "vs 312 TF; causal-halved,K,z\n");
   double b = 4, s = 2048, l = 48, h = 6144, v = 51200, got = 0;
   double hardware = 96 * b * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
   double model = 72 * b * s * l * h * h * (1 + s / (6 * h) + v / (12 * l * h));

@@ -12,27 +12,66 @@ typedef struct cell {
   size_t offset;
 } cell;
 
-#define T(type, field) {#field, TEXT, offsetof(type, field)}
-#define N(type, field) {#field, COUNT, offsetof(type, field)}
+#define T(type, field)                                                                                                 \
+  { #field, TEXT, offsetof(type, field) }
+#define N(type, field)                                                                                                 \
+  { #field, COUNT, offsetof(type, field) }
 static const cell framework_cells[] = {
-    T(mal_framework, framework), T(mal_framework, notes),          T(mal_framework, kernels),
-    T(mal_framework, mixed_precision), T(mal_framework, match_precision), T(mal_framework, match_year), T(mal_framework, profile), 
-    T(mal_framework, nics),      T(mal_framework, recompute), T(mal_framework, attention),      T(mal_framework, precision),
-    T(mal_framework, optimizer), T(mal_framework, lora_targets),   T(mal_framework, layout), T(mal_framework, selective), T(mal_framework, inferred),
-    T(mal_framework, vpp),       T(mal_framework, etp),            N(mal_framework, sample_tokens), N(mal_framework, micro_batch),
-    N(mal_framework, micro_batch_pp), N(mal_framework, zero),      N(mal_framework, seq_par),
-    N(mal_framework, flash),     N(mal_framework, tp),             N(mal_framework, pp),
-    T(mal_framework, memory),    T(mal_framework, memory_unit),    T(mal_framework, source),
+    T(mal_framework, framework),
+    T(mal_framework, notes),
+    T(mal_framework, kernels),
+    T(mal_framework, mixed_precision),
+    T(mal_framework, match_precision),
+    T(mal_framework, match_year),
+    T(mal_framework, profile),
+    T(mal_framework, nics),
+    T(mal_framework, recompute),
+    T(mal_framework, attention),
+    T(mal_framework, precision),
+    T(mal_framework, optimizer),
+    T(mal_framework, lora_targets),
+    T(mal_framework, layout),
+    T(mal_framework, selective),
+    T(mal_framework, inferred),
+    T(mal_framework, vpp),
+    T(mal_framework, etp),
+    N(mal_framework, sample_tokens),
+    N(mal_framework, micro_batch),
+    N(mal_framework, micro_batch_pp),
+    N(mal_framework, zero),
+    N(mal_framework, seq_par),
+    N(mal_framework, flash),
+    N(mal_framework, tp),
+    N(mal_framework, pp),
+    T(mal_framework, memory),
+    T(mal_framework, memory_unit),
+    T(mal_framework, source),
 };
 static const cell gpu_cells[] = {T(mal_published_gpu, gpu), T(mal_published_gpu, catalog), T(mal_published_gpu, node),
                                  T(mal_published_gpu, source)};
 static const cell recipe_cells[] = {
-    T(mal_recipe, releases), T(mal_recipe, model),      T(mal_recipe, gpu),         T(mal_recipe, precision),
-    T(mal_recipe, train),    N(mal_recipe, gpus),       N(mal_recipe, global_batch), N(mal_recipe, tp),
-    N(mal_recipe, pp),       N(mal_recipe, vpp),        N(mal_recipe, cp),          N(mal_recipe, ep),
-    N(mal_recipe, etp),      N(mal_recipe, micro_batch), T(mal_recipe, recompute_modules),
-    N(mal_recipe, recompute_layers), T(mal_recipe, cuda_graph), N(mal_recipe, a2a_overlap),
-    T(mal_recipe, graph_scope), T(mal_recipe, dispatcher), N(mal_recipe, fused_experts), N(mal_recipe, fp8_attention),
+    T(mal_recipe, releases),
+    T(mal_recipe, model),
+    T(mal_recipe, gpu),
+    T(mal_recipe, precision),
+    T(mal_recipe, train),
+    N(mal_recipe, gpus),
+    N(mal_recipe, global_batch),
+    N(mal_recipe, tp),
+    N(mal_recipe, pp),
+    N(mal_recipe, vpp),
+    N(mal_recipe, cp),
+    N(mal_recipe, ep),
+    N(mal_recipe, etp),
+    N(mal_recipe, micro_batch),
+    T(mal_recipe, recompute_modules),
+    N(mal_recipe, recompute_layers),
+    T(mal_recipe, cuda_graph),
+    N(mal_recipe, a2a_overlap),
+    T(mal_recipe, graph_scope),
+    T(mal_recipe, dispatcher),
+    N(mal_recipe, fused_experts),
+    N(mal_recipe, fp8_attention),
 };
 #define CELLS(table) table, (int)(sizeof table / sizeof *table)
 
@@ -109,7 +148,8 @@ const mal_framework *mal_framework_of(const mal_defaults *d, const mal_trial *t)
   for (int i = 0; i < d->n_frameworks; i++) {
     const mal_framework *f = &d->frameworks[i];
     if (mal_glob(f->framework, t->framework) && mal_glob(f->notes, t->notes) && mal_glob(f->kernels, t->kernels) &&
-        mal_glob(f->mixed_precision, t->mixed_precision) && mal_glob(f->match_precision, t->precision) && mal_glob(f->match_year, t->year))
+        mal_glob(f->mixed_precision, t->mixed_precision) && mal_glob(f->match_precision, t->precision) &&
+        mal_glob(f->match_year, t->year))
       return f;
   }
   return &d->frameworks[d->n_frameworks - 1];
@@ -153,8 +193,8 @@ static bool recipe_is_like(const mal_recipe *r, const mal_trial *t) {
 }
 
 static bool recipe_fits(const mal_recipe *r, const mal_trial *t) {
-  return recipe_is_like(r, t) && agrees(r->gpus, t->gpus) && agrees(r->tp, t->tp) &&
-         agrees(r->pp, t->pp) && agrees(r->vpp, t->vpp) && agrees(r->cp, t->cp) && agrees(r->ep, t->ep) &&
+  return recipe_is_like(r, t) && agrees(r->gpus, t->gpus) && agrees(r->tp, t->tp) && agrees(r->pp, t->pp) &&
+         agrees(r->vpp, t->vpp) && agrees(r->cp, t->cp) && agrees(r->ep, t->ep) &&
          agrees(r->micro_batch, t->micro_batch);
 }
 

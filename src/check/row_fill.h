@@ -7,7 +7,7 @@ typedef struct mal_filled {
   mal_arena *arena;
   mal_row *row;
   int64_t layers; /* of the model */
-  char *notes; /* "name=value" of each default taken */
+  char *notes;    /* "name=value" of each default taken */
 } mal_filled;
 
 void mal_filled_note(mal_filled *f, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -7,24 +7,25 @@
 #include "check/frameworks.h"
 #include "plan/plan.h"
 
-typedef enum mal_memory_kind { /* what a row's peak memory counts */
-  MAL_MEMORY_ALL,             /* nvidia-smi: context included */
-  MAL_MEMORY_RESERVED,        /* the allocator's, without context and communicators */
-  MAL_MEMORY_ALLOCATED        /* tensors alone: without slack either */
+typedef enum mal_memory_kind {                      /* what a row's peak memory counts */
+                               MAL_MEMORY_ALL,      /* nvidia-smi: context included */
+                               MAL_MEMORY_RESERVED, /* the allocator's, without context and communicators */
+                               MAL_MEMORY_ALLOCATED /* tensors alone: without slack either */
 } mal_memory_kind;
 
 typedef struct mal_row {
   const mal_trial *trial;
   const mal_framework *framework;
   const mal_recipe *recipe; /* NULL: none known */
-  const mal_recipe *similar; /* NULL, or of the same model, GPU and precision with another layout: for its switches only */
-  const char *family;       /* to group and weight by: the column, else the framework */
-  const char *skipped;      /* why it is not judged, NULL: it is */
-  const char *defaults;     /* "recompute=none vpp=12": what was not printed; "" none */
-  const char *model_spec;   /* bare description, or the catalogue's name */
+  const mal_recipe
+      *similar;           /* NULL, or of the same model, GPU and precision with another layout: for its switches only */
+  const char *family;     /* to group and weight by: the column, else the framework */
+  const char *skipped;    /* why it is not judged, NULL: it is */
+  const char *defaults;   /* "recompute=none vpp=12": what was not printed; "" none */
+  const char *model_spec; /* bare description, or the catalogue's name */
   mal_memory_kind memory_kind;
-  double memory_scale;      /* of the column, which says GiB: its source may count in 10^9 bytes */
-  mal_plan *plan;           /* complete; NULL when skipped */
+  double memory_scale; /* of the column, which says GiB: its source may count in 10^9 bytes */
+  mal_plan *plan;      /* complete; NULL when skipped */
 } mal_row;
 
 enum { MAL_ROWS_CACHE = 512 };

@@ -19,9 +19,9 @@ typedef struct mal_trial {
   int64_t gpus, gpus_per_node, tp, pp, vpp, cp, ep, dp, zero, seq_par, micro_batch, global_batch, seq, flash;
   double params; /* of the model; the column counts in 10^9 */
   double step_s, tokens_per_s, tokens_per_s_per_gpu;
-  double flops_per_gpu; /* reported FLOP/s of one GPU; the column counts in 10^12 */
-  double mfu;           /* reported, 0 .. 1; the column is in percent */
-  double peak_bytes;    /* measured memory; the column counts in GiB */
+  double flops_per_gpu;   /* reported FLOP/s of one GPU; the column counts in 10^12 */
+  double mfu;             /* reported, 0 .. 1; the column is in percent */
+  double peak_bytes;      /* measured memory; the column counts in GiB */
   const char *unreadable; /* the first column whose cell is no number or beyond belief, NULL */
 } mal_trial;
 

@@ -9,13 +9,13 @@ extern const char *const mal_by_name[MAL_BYS + 1];
 
 typedef struct mal_judged {
   const mal_row *row;
-  const char *skipped;        /* why there is no prediction; NULL: there is */
-  const char *measured_from;  /* the column that gave measured_s; NULL: only memory is judged */
+  const char *skipped;                           /* why there is no prediction; NULL: there is */
+  const char *measured_from;                     /* the column that gave measured_s; NULL: only memory is judged */
   double measured_s, predicted_s, low_s, high_s; /* low, high: 80 % interval */
-  double error;               /* predicted / measured - 1 */
+  double error;                                  /* predicted / measured - 1 */
   double measured_bytes, predicted_bytes, memory_error; /* measured 0: not printed */
-  bool fits, dense_specified; /* dense model, and no blank that touches the program */
-  double weight;              /* 1 / rows of its family that have a measured speed */
+  bool fits, dense_specified;                           /* dense model, and no blank that touches the program */
+  double weight;                                        /* 1 / rows of its family that have a measured speed */
   double time_s[MAL_TIME_CAUSES];
   int64_t memory_bytes[MAL_MEM_CAUSES];
   const char *interval_class, *why;
@@ -23,12 +23,13 @@ typedef struct mal_judged {
 
 typedef struct mal_summary {
   const char *name;
-  int n, skipped, n_memory, n_fits, n_oom; /* with speed; without prediction; with memory; predicted; oom rows predicted */
+  int n, skipped, n_memory, n_fits,
+      n_oom; /* with speed; without prediction; with memory; predicted; oom rows predicted */
   double mean_abs_error, median_abs_error, p90_abs_error, bias; /* bias: mean of predicted/measured - 1 */
-  double interval_coverage, interval_width;  /* width: median of (high - low) / predicted */
-  double interval_width_specified;           /* over dense rows without blanks */
+  double interval_coverage, interval_width;                     /* width: median of (high - low) / predicted */
+  double interval_width_specified;                              /* over dense rows without blanks */
   double memory_median_abs_error, memory_p90_abs_error, memory_bias;
-  double fits_recall, oom_recall;            /* rows that ran said to fit; that ran out of memory said not to */
+  double fits_recall, oom_recall; /* rows that ran said to fit; that ran out of memory said not to */
 } mal_summary;
 
 typedef struct mal_validation {
