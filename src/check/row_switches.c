@@ -36,7 +36,8 @@ char *mal_row_switches(mal_arena *a, const mal_row *row, const char *base, char 
   if (row->recipe && r->a2a_overlap > 0) set(&w, "overlap", "overlap_ep: true");
   if (!strcmp(r->dispatcher, "hybridep") || !strcmp(r->dispatcher, "deepep"))
     set(&w, r->dispatcher, "dispatch_once: true\nsorts_chunks: false");
-  if (r->fused_experts > 0) set(&w, "fused", "fused_experts: true\npads_experts: false\nexpert_bias_apart: false");
+  if (r->fused_experts > 0)
+    set(&w, "fused", "fused_experts: true\npads_experts: false\nexpert_bias_apart: false\nclamps_apart: false");
   if (r->fp8_attention > 0) set(&w, "fp8-attention", "fp8_attention: true");
   if (!strcmp(w.name, base)) return NULL;
   *name = w.name;

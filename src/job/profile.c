@@ -69,6 +69,7 @@ const mal_field mal_profile_table[] = {
     BOOL(sorts_chunks),
     BOOL(pads_experts),
     BOOL(expert_bias_apart),
+    BOOL(clamps_apart),
     BOOL(fused_experts),
     BOOL(fp8_attention),
     BOOL(fp8_amax_pass),

@@ -21,7 +21,7 @@ static void read_gpt_oss(mal_reader *r) {
   names.router_bias = true;
   mal_read_norm(r, &k, MAL_RMSNORM, "rms_norm_eps", 1e-5);
   r->m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", false);
-  k.gated = k.mlp_bias = k.rope_scaled = true;
+  k.gated = k.mlp_bias = k.clamped = k.rope_scaled = true;
   k.rope_theta = mal_key_rope_theta(r, 150000);
   k.qkv_bias = k.out_bias = mal_key_bool(r, "attention_bias", true);
   k.mlp = MAL_MLP_MOE;

@@ -124,6 +124,15 @@ static mal_ref over_etp(mal_builder *b, const moe *m, mal_ref x, bool enter) {
   return i.out[0];
 }
 
+/* Gate and up between bounds, each by itself, then side by side again. */
+static void clamp(mal_builder *b, mal_linear *up) {
+  for (int p = 0; p < up->pieces; p++) {
+    mal_ref x = up->out[p], y = mal_buffer_new(b, "experts.clamped", b->store, mal_elements(b, x));
+    mal_forward(b, (mal_emit){.op = MAL_OP_SCALE, .dtype = b->store, .in = {x}, .out = {y}, .v = {mal_elements(b, y)}});
+    up->out[p] = copied(b, y, mal_at(b, x)->name);
+  }
+}
+
 static bool has_bias(const mal_builder *b) {
   for (int i = 0; i < b->n_weights; i++)
     if (b->weights[i].role == MAL_W_EXPERT_DOWN && b->weights[i].rank == 1) return true;
@@ -146,6 +155,7 @@ static mal_ref experts(mal_builder *b, const moe *m, mal_ref x) {
                    .piece = {m->ffn, m->ffn}};
   mal_linear_emit(b, &up);
   if (b->status != MAL_OK) return x;
+  if (k->clamped && b->profile->clamps_apart) clamp(b, &up);
   mal_linear down = {.name = "experts.down.weight",
                      .role = MAL_W_EXPERT_DOWN,
                      .cut = MAL_CUT_ROW,
