@@ -12,15 +12,14 @@ else
   bold='' dim='' plain=''
 fi
 
-MODEL=llama-3-70b
-SPLIT=zero=3,micro-batch=1,recompute=full # everything sharded, all activations recomputed: the least memory
-BATCH="--global-batch 512 --tokens 15T"
-TP=tp=8,micro-batch=1,recompute=full
+# Eight GPUs split each layer, and all activations are recomputed: what needs the least memory.
+ASKED="llama-3-70b --layout tp=8,micro-batch=1,recompute=full --global-batch 64 --tokens 15T"
 
 title() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
-# 0 and 1 are answers; anything else ends the demo.
+# ask ARGUMENT...: shows the command; its answer is kept. 0 and 1 are answers, anything else ends the demo.
 ask() {
+  printf '%s$ malha %s%s\n' "$dim" "$(printf '%s' "$*" | sed 's/ --global-batch/ \\\n    &/; s/   *--/    --/')" "$plain"
   answer=$("$MALHA" "$@")
   code=$?
   [ $code -le 1 ] || {
@@ -28,47 +27,27 @@ ask() {
     exit $code
   }
 }
-
-# short WORDS ARGUMENT...: the verdict, the speed and the command only.
-short() {
-  words=$1
-  shift
-  ask plan $MODEL "$@"
-  printf '\n%s\n' "$words"
-  printf '%s\n' "$answer" | sed -n '/^Fits/,/^$/p; /^Does not fit/,/^$/p; /^Were/p; /^speed/p; /^target/,/^UNV/{/^UNV/!p;}' |
-    sed '/^$/d; s/^/  /'
-  printf '%s' "$dim"
-  printf '%s\n' "$answer" | sed -n '/^again: /,$p' | sed 's/^again: /  $ /; s/^  --/      --/'
-  printf '%s' "$plain"
-}
+part() { printf '%s\n' "$answer" | sed -n "/^$1/,/^\$/p" | sed '/^$/d'; }
 
 title "Can Llama-3-70B be trained on one server with eight 80 GB GPUs?"
-echo "As asked: all weights, bf16, AdamW in fp32 (16 bytes a parameter), and the split"
-echo "that needs the least memory."
-echo
-printf '%s$ malha plan %s --on 8xa100-80-sxm,8xh100-sxm \\\n    --layout %s %s%s\n' "$dim" $MODEL $SPLIT "$BATCH" "$plain"
-ask plan $MODEL --on 8xa100-80-sxm,8xh100-sxm --layout $SPLIT $BATCH
-printf '%s\n' "$answer" | sed '/^again/,$d'
+# shellcheck disable=SC2086
+ask plan $ASKED --on 8xa100-80-sxm,8xh100-sxm
+part machine
 
-title "Why not, and what would: one H100 server in full"
-ask plan $MODEL --on 8xh100-sxm --layout $SPLIT $BATCH
-printf '%s\n' "$answer" | sed -n '/^Does not fit/,/^UNVERIFIED/p; /^Fits/,/^UNVERIFIED/p' | sed '/^UNVERIFIED/d'
+title "What would make it fit on the H100 server, and how fast is each?"
+# shellcheck disable=SC2086
+ask plan $ASKED --on 8xh100-sxm
+part 'Does not fit'
+part 'What would'
 
-title "The shortcuts that people name, one at a time"
-short "8-bit Adam" --on 8xh100-sxm --layout $SPLIT $BATCH --optimizer adamw-8bit
-short "8-bit Adam, no fp32 copy of the weights, bf16 gradients (as LLMQ does)" \
-  --on 8xh100-sxm --layout $TP $BATCH --profile llmq --optimizer adamw-8bit
-short "Adam with bf16 moments, no fp32 copy, bf16 gradients (Megatron-Bridge)" \
-  --on 8xh100-sxm --layout $TP $BATCH --profile megatron-bridge --optimizer adamw-bf16
-short "LoRA, on the A100 server" --on 8xa100-80-sxm --layout $SPLIT $BATCH --train lora
-
-title "15 T tokens within a year: a cluster"
-short "128 servers" --on 128x8xh100-sxm --layout tp=8,pp=4,micro-batch=1,recompute=selective \
-  --global-batch 2048 --tokens 15T
+title "15 T tokens: a cluster of 128 servers"
+ask plan llama-3-70b --layout tp=8,pp=4,micro-batch=1,recompute=selective --global-batch 2048 --tokens 15T \
+  --on 128x8xh100-sxm
+part 'Fits'
+part 'step  ' | sed -n '/^speed/p; /^target/,$p'
 
 title "Next"
 cat <<'END'
-  malha plan llama-3-70b --on 4x8xh100-sxm --layout tp=8,pp=4,micro-batch=1
   malha plan llama-3-8b --on 8xh100-sxm        a layout to start from
   malha models llama-3-70b                     weights, parameter count, source
   malha machines h100-80-sxm                   every value and who says so
