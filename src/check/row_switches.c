@@ -33,6 +33,7 @@ char *mal_row_switches(mal_arena *a, const mal_row *row, const char *base, char 
   *name = w.name;
   if (!r) return NULL;
   graphs(&w, r);
+  if (has_word(r->recompute_modules, "moe_act")) set(&w, "moe-act", "remakes_expert_act: true");
   if (row->recipe && r->a2a_overlap > 0) set(&w, "overlap", "overlap_ep: true");
   if (!strcmp(r->dispatcher, "hybridep") || !strcmp(r->dispatcher, "deepep"))
     set(&w, r->dispatcher, "dispatch_once: true\nsorts_chunks: false");

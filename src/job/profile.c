@@ -70,6 +70,7 @@ const mal_field mal_profile_table[] = {
     BOOL(pads_experts),
     BOOL(expert_bias_apart),
     BOOL(clamps_apart),
+    BOOL(remakes_expert_act),
     BOOL(fused_experts),
     BOOL(fp8_attention),
     BOOL(fp8_amax_pass),

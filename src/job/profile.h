@@ -45,6 +45,7 @@ typedef struct mal_profile {
   bool pads_experts;         /* low precision: tokens of each expert are copied to rows of a multiple of 16 or 32, and back */
   bool expert_bias_apart;    /* bias of the experts' second product: added in fp32, expert by expert, then joined and cast */
   bool clamps_apart;         /* gate and up are clamped, and joined again, before the fused activation */
+  bool remakes_expert_act;   /* recomputation of the experts' activation alone (Megatron-Core: moe_act) */
   bool fused_experts;        /* both products of the experts, activation and casts in one kernel on counts that stay on the device */
   bool fp8_attention;        /* attention core in 8 bits when the products are */
   bool fp8_amax_pass;        /* fp8 scales from the tensor itself: one more pass reads it before the cast */

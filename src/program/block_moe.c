@@ -155,6 +155,7 @@ static mal_ref experts(mal_builder *b, const moe *m, mal_ref x) {
                    .piece = {m->ffn, m->ffn}};
   mal_linear_emit(b, &up);
   if (b->status != MAL_OK) return x;
+  int from = b->tape.count;
   if (k->clamped && b->profile->clamps_apart) clamp(b, &up);
   mal_linear down = {.name = "experts.down.weight",
                      .role = MAL_W_EXPERT_DOWN,
@@ -167,6 +168,7 @@ static mal_ref experts(mal_builder *b, const moe *m, mal_ref x) {
                      .piece = {b->hidden},
                      .adapt = true};
   down.x = mal_activation_emit(b, up.out[0], up.out[1]);
+  for (int t = from; b->profile->remakes_expert_act && t < b->tape.count; t++) b->tape.at[t].remake = true;
   mal_linear_emit(b, &down);
   if (b->status == MAL_OK && b->profile->expert_bias_apart && has_bias(b)) return with_bias_apart(b, down.out[0]);
   return down.out[0];
