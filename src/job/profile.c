@@ -37,6 +37,7 @@ const mal_field mal_profile_table[] = {
     INT(reduce_bytes, 8),
     BOOL(master_fp32),
     INT(sharded_param_bytes, 8),
+    BOOL(fp8_params),
     BOOL(shard_with_master),
     BOOL(empty_grads),
     BOOL(flattens_shard),

@@ -19,6 +19,7 @@ typedef struct mal_profile {
   int64_t reduce_bytes;      /* bytes an element has in the gradient reduction: 2 or 4 */
   bool master_fp32;          /* fp32 master weights beside 16-bit weights */
   int64_t sharded_param_bytes; /* ZeRO-3/FSDP: bytes of the sharded copy (4: it is itself the master; 2: pure) */
+  bool fp8_params;           /* weights of 8-bit products are held in 8 bits alone, rows first and columns first */
   bool shard_with_master;    /* ZeRO-1 fp16 keeps an fp32 gradient shard too (DeepSpeed fp16) */
   bool empty_grads;          /* accumulation fused into the product: autograd gets an empty 16-bit gradient of each weight all the same */
   bool flattens_shard;       /* before the step, the owned shard's 16-bit gradients are copied into one buffer */

@@ -158,7 +158,7 @@ void mal_unit_lists(mal_builder *b) {
   if (b->layout->zero == 3)
     region[MAL_R_GATHER] = units[0].bytes + units[1].bytes;
   else
-    region[MAL_R_PARAM] = units[0].bytes + units[1].bytes;
+    region[MAL_R_PARAM] = units[0].bytes + units[1].bytes - b->low_only_bytes[0] - b->low_only_bytes[1];
   for (int i = 0; i < 2; i++) {
     if (b->layout->zero == 3) gather(b, &units[i]);
     if (b->layout->zero >= 2) reduce(b, &units[i]);

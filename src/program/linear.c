@@ -78,6 +78,7 @@ static mal_ref operand(mal_builder *b, const mal_taken *w, bool high) {
     mal_at(b, y)->offset_bytes = b->param_bytes[expert];
     mal_at(b, t)->offset_bytes = b->param_bytes[expert] + mal_at(b, y)->bytes;
     b->param_bytes[expert] += 2 * mal_at(b, y)->bytes;
+    if (b->profile->fp8_params && type == MAL_F8) b->low_only_bytes[expert] += f.bytes;
     b->side[y].again = t;
   } else {
     y = mal_buffer_new(b, f.name, type, w->elements);
