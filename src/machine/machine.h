@@ -65,7 +65,7 @@ typedef struct mal_node {
 typedef struct mal_fabric {
   char *name, *title;
   mal_value oversubscription;         /* ≥ 1, leaf to spine */
-  mal_value jitter_per_doubling;      /* share of step time lost per doubling of GPUs beyond one node */
+  mal_value jitter_per_doubling;      /* share of step time lost per doubling of the nodes of a pipeline stage */
 } mal_fabric;
 
 typedef struct mal_machine {

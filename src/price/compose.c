@@ -280,10 +280,12 @@ static void end_of_step(composer *c, mal_arena *a, mal_timeline *t, mal_step_tim
     out->time_s[i] += ends[out->busiest].sync_cause_s[i] + ends[out->busiest].optimizer_cause_s[i];
 }
 
-/* Share of step time lost per doubling of nodes: stragglers and congestion. */
-static void add_jitter(const mal_machine *m, mal_step_time *out) {
-  if (m->nodes < 2 || !m->fabric) return;
-  double lost = out->step_s * m->fabric->jitter_per_doubling.value * log2((double)m->nodes);
+/* Share of step time lost per doubling of nodes that work in step: stragglers and congestion. Data-parallel ranks wait for the
+ * slowest of all, whereas the noise of a pipeline's stages averages over its micro-batches: the nodes of one stage count. */
+static void add_jitter(const mal_plan *plan, mal_step_time *out) {
+  double nodes = (double)plan->machine.nodes / (double)plan->layout.pp;
+  if (nodes <= 1 || !plan->machine.fabric) return;
+  double lost = out->step_s * plan->machine.fabric->jitter_per_doubling.value * log2(nodes);
   out->time_s[MAL_TIME_JITTER] += lost;
   out->step_s += lost;
 }
@@ -330,7 +332,7 @@ mal_status mal_compose(mal_arena *a, const mal_program *p, mal_timeline *t, mal_
   double told = 0;
   for (int i = 0; i < MAL_TIME_CAUSES; i++) told += out->time_s[i];
   out->time_s[MAL_TIME_BUBBLE] = fmax(0, out->step_s - told); /* waiting for other stages */
-  add_jitter(&p->plan->machine, out);
+  add_jitter(p->plan, out);
   return MAL_OK;
 }
 
