@@ -28,6 +28,7 @@ enum {
 };
 static const double loss_scale = 0.04;       /* log error beyond which a row pulls no harder */
 static const double family_evidence = 18;    /* a family counts as so many independent rows against the priors */
+static const double few_rows = 4;            /* a family of so many rows counts half */
 static const double difference_share = 0.01; /* of [lo, hi]: step of the numeric derivative */
 
 typedef struct constant {
@@ -203,7 +204,7 @@ static void take_rows(fit *f, mal_arena *a) {
       bool keep = (int64_t)(seen + 1) * wanted / count > kept;
       kept += keep;
       seen++;
-      s->weight = keep ? family_evidence / wanted : 0;
+      s->weight = keep ? family_evidence * count / (count + few_rows) / wanted : 0;
     }
   }
   number_folds(f);

@@ -341,7 +341,8 @@ static void test_messages(void **state) {
   y.b->plan.layout.overlap_pp = MAL_OFF;
   mal_step_time across = composed(&y);
   assert_true(across.time_s[MAL_TIME_PP] > 3 * blocking.time_s[MAL_TIME_PP]);
-  assert_true(across.time_s[MAL_TIME_JITTER] > 0 && blocking.time_s[MAL_TIME_JITTER] == 0);
+  y.b->plan.machine.nodes = 16; /* two for each stage: they wait for one another */
+  assert_true(composed(&y).time_s[MAL_TIME_JITTER] > 0 && across.time_s[MAL_TIME_JITTER] == 0);
   bench_free(x.b), bench_free(y.b);
 }
 
