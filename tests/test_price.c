@@ -297,6 +297,10 @@ static void test_remedies(void **state) {
   }
   assert_true(lora && nodes);
   mal_arena_free(&p.a);
+  price(&p, "llama-2-70b", "8xh100-sxm", "megatron", "tp=4,pp=2,micro-batch=1", "global-batch=64");
+  assert_int_equal(p.e.worst_stage, 0);
+  assert_non_null(strstr(p.e.why, "stage 1 of 2 needs")); /* people count from one */
+  mal_arena_free(&p.a);
 }
 
 static int words_in(const char *text) {

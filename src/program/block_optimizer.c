@@ -1,5 +1,6 @@
 /* Optimizer: the norm of all gradients, clipping, the update of this rank's shard, weights gathered again (ZeRO-1, ZeRO-2).
- * Offloaded states are updated by the host, a piece at a time (Ren et al., arXiv:2101.06840; from NVMe: Rajbhandari et al., arXiv:2104.07857). */
+ * Offloaded states are updated by the host, a piece at a time (Ren et al., arXiv:2101.06840; from NVMe: Rajbhandari et al.,
+ * arXiv:2104.07857). */
 #include "program/builder.h"
 
 enum { BLOCK_8BIT = 256, STATE_BLOCKS_BYTES = 8 /* two fp32 scales a block: Dettmers et al., arXiv:2110.02861 */ };
