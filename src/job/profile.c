@@ -52,6 +52,7 @@ const mal_field mal_profile_table[] = {
     BOOL(fused_optimizer),
     BOOL(dropout),
     BOOL(norm_fp32),
+    BOOL(selective_by_operator),
     BOOL(saves_gathered),
     BOOL(save_rotary_inputs),
     BOOL(zero1_all_reduce),

@@ -27,6 +27,7 @@ typedef struct mal_profile {
   bool fused_softmax, fused_norm, fused_activation, fused_bias_dropout_add, fused_rope, fused_cross_entropy, fused_qkv, fused_optimizer;
   bool dropout;              /* hidden and attention dropout active (masks kept) */
   bool norm_fp32;            /* norms compute on and save an fp32 copy (autocast) */
+  bool selective_by_operator; /* selective recomputation keeps attention and every second product, not all but the attention core */
   bool saves_gathered;       /* sequence parallelism: gathered inputs of products are kept, not gathered again in backward */
   bool save_rotary_inputs;
   bool plain_rope_only;      /* the fused rotation has no factor: models with one (YaRN) rotate by single operators */

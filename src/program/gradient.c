@@ -518,14 +518,25 @@ void mal_backward(mal_builder *b) {
 
 /* --- recomputation --- */
 
+/* Selective recomputation by operator (torchtitan's selective_ac_option "op"): attention and every second product in 16 bits
+ * keep their outputs, and what tensor parallelism sums; all else is repeated. *products counts them. */
+static bool kept_by_operator(const mal_emit *i, int *products) {
+  if (i->op == MAL_OP_ATTENTION) return true;
+  if (i->op == MAL_OP_COLLECTIVE) return i->variant == MAL_REDUCE_SCATTER;
+  return i->op == MAL_OP_MATMUL && i->dtype != MAL_F8 && i->dtype != MAL_F4 && ++*products % 2 == 1;
+}
+
 void mal_recompute_list(mal_builder *b) {
-  int recompute = b->r->recompute;
+  int recompute = b->r->recompute, products = 0;
   if (recompute == MAL_RECOMPUTE_NONE) return;
   mal_list into = b->into;
+  bool by_operator = recompute == MAL_RECOMPUTE_SELECTIVE && b->profile->selective_by_operator;
+  if (by_operator) recompute = MAL_RECOMPUTE_FULL;
   b->into = MAL_L_R;
   for (int t = 0; t < b->tape.count; t++) {
     mal_emit i = b->tape.at[t];
     if (i.silent || (recompute == MAL_RECOMPUTE_SELECTIVE && !i.core)) continue;
+    if (by_operator && kept_by_operator(&i, &products)) continue;
     for (int k = 0; k < MAL_INPUTS; k++)
       if (i.in[k] && b->side[mal_root(b, i.in[k])].floating) i.in[k] = b->side[mal_root(b, i.in[k])].again;
     for (int k = 0; k < MAL_OUTPUTS; k++) {
