@@ -5,20 +5,34 @@
 #include "model/model.h"
 
 typedef enum mal_train { MAL_PRETRAIN, MAL_FINETUNE, MAL_LORA, MAL_QLORA, MAL_TRAINS } mal_train;
-typedef enum mal_precision { MAL_P_BF16, MAL_P_FP16, MAL_P_FP8, MAL_P_MXFP8, MAL_P_NVFP4, MAL_P_TF32, MAL_P_FP32, MAL_PRECISIONS } mal_precision;
-typedef enum mal_optimizer { /* bytes of state per trained parameter, beside the master weight */
-  MAL_ADAMW,      /* 8: two fp32 moments */
-  MAL_ADAMW_BF16, /* 4: two bf16 moments, and no fp32 master */
-  MAL_ADAMW8BIT,  /* 2 + 8/256·... : two 8-bit moments with one fp32 scale per 256-block each (bitsandbytes) */
-  MAL_SGD,        /* 0 */
-  MAL_SGD_MOMENTUM, /* 4 */
-  MAL_LION,       /* 4 */
-  MAL_ADAFACTOR,  /* rows + columns: ~0 */
-  MAL_MUON,       /* 4 on matrices, 8 elsewhere */
-  MAL_OPTIMIZERS
+typedef enum mal_precision {
+  MAL_P_BF16,
+  MAL_P_FP16,
+  MAL_P_FP8,
+  MAL_P_MXFP8,
+  MAL_P_NVFP4,
+  MAL_P_TF32,
+  MAL_P_FP32,
+  MAL_PRECISIONS
+} mal_precision;
+typedef enum mal_optimizer {                 /* bytes of state per trained parameter, beside the master weight */
+                             MAL_ADAMW,      /* 8: two fp32 moments */
+                             MAL_ADAMW_BF16, /* 4: two bf16 moments, and no fp32 master */
+                             MAL_ADAMW8BIT, /* 2 + 8/256·... : two 8-bit moments with one fp32 scale per 256-block each (bitsandbytes) */
+                             MAL_SGD,          /* 0 */
+                             MAL_SGD_MOMENTUM, /* 4 */
+                             MAL_LION,         /* 4 */
+                             MAL_ADAFACTOR,    /* rows + columns: ~0 */
+                             MAL_MUON,         /* 4 on matrices, 8 elsewhere */
+                             MAL_OPTIMIZERS
 } mal_optimizer;
 /* AUTO: as the framework does (its profile). See job/types.h. */
-typedef enum mal_gradients { MAL_GRADIENTS_AUTO, MAL_GRADIENTS_FP32, MAL_GRADIENTS_BF16, MAL_GRADIENT_TYPES } mal_gradients; /* BF16: the compute type, 2 bytes */
+typedef enum mal_gradients {
+  MAL_GRADIENTS_AUTO,
+  MAL_GRADIENTS_FP32,
+  MAL_GRADIENTS_BF16,
+  MAL_GRADIENT_TYPES
+} mal_gradients; /* BF16: the compute type, 2 bytes */
 typedef enum mal_master { MAL_MASTER_AUTO, MAL_MASTER_FP32, MAL_MASTER_NONE, MAL_MASTERS } mal_master;
 
 typedef struct mal_job {
@@ -36,7 +50,8 @@ typedef struct mal_job {
   double pue;                           /* facility over IT power: 1.3 unless told */
 } mal_job;
 
-extern const mal_option mal_job_options[]; /* --seq --global-batch --accumulation --tokens --train --precision --optimizer ... */
+extern const mal_option
+    mal_job_options[]; /* --seq --global-batch --accumulation --tokens --train --precision --optimizer ... */
 extern const int mal_job_option_count;
 extern const char *const mal_train_name[], *const mal_precision_name[], *const mal_optimizer_name[];
 extern const char *const mal_gradients_name[], *const mal_master_name[];

@@ -13,7 +13,7 @@ typedef struct mal_plan {
   const char *model_spec, *machine_spec, *profile_spec; /* as the user gave them; "" profile: the default was taken */
   mal_job asked_job;                                    /* before anything was derived */
   mal_layout asked_layout;
-  char *arithmetic;                                     /* "1024 = 2 × 8 × 64": global batch = micro-batch × accumulation × dp */
+  char *arithmetic; /* "1024 = 2 × 8 × 64": global batch = micro-batch × accumulation × dp */
 } mal_plan;
 
 enum { MAL_PLAN_VERSION = 1 };
@@ -34,7 +34,8 @@ typedef struct mal_plan_parts {
   mal_job job;
   mal_layout layout;
 } mal_plan_parts;
-mal_status mal_plan_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_plan_parts *parts, mal_error *e);
+mal_status mal_plan_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_plan_parts *parts,
+                          mal_error *e);
 /* The shortest text of --layout that completes to p's layout under its profile and job: what follows from them is left out.
  * ZeRO stage and micro-batch are always said. */
 char *mal_plan_layout(mal_arena *a, const mal_plan *p);

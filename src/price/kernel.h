@@ -21,7 +21,8 @@ double mal_attention_time(const mal_plan *plan, const mal_instruction *i, const 
 /* A collective, an exchange between neighbours (SEND), a RECV (0: the SEND carries it). */
 mal_collective_time mal_communication_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s);
 double mal_memory_rate(const mal_machine *m); /* bytes/s that streaming kernels reach */
-double mal_gemm_peak(const mal_gpu *g, mal_dtype type, double *share); /* dense FLOP/s of the type that the hardware multiplies */
+double mal_gemm_peak(const mal_gpu *g, mal_dtype type,
+                     double *share); /* dense FLOP/s of the type that the hardware multiplies */
 int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s);
 double mal_host_time(const mal_plan *plan, double kernels); /* of the host to issue them; 0 in a CUDA graph */
 double mal_host_copy_rate(const mal_machine *m); /* bytes/s between one GPU and pinned host memory, all GPUs at it */

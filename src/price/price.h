@@ -10,33 +10,37 @@ double mal_price_instruction(const mal_plan *plan, const mal_block *b, const mal
 
 /* One list of one block, list-scheduled over its streams. */
 typedef struct mal_list_time {
-  double span_s;                       /* critical path, host included */
+  double span_s; /* critical path, host included */
   double busy_s[MAL_STREAMS];
-  double cause_s[MAL_TIME_CAUSES];     /* sums to span_s; communication only where exposed */
+  double cause_s[MAL_TIME_CAUSES]; /* sums to span_s; communication only where exposed */
   double host_s;
   int kernels;
 } mal_list_time;
 mal_list_time mal_price_list(const mal_plan *plan, const mal_block *b, mal_list list);
 
-typedef struct mal_interval { double low, high; } mal_interval; /* 10th and 90th percentile */
+typedef struct mal_interval {
+  double low, high;
+} mal_interval; /* 10th and 90th percentile */
 
 typedef struct mal_estimate {
   bool fits;
   double fit_probability;
-  int64_t limit_bytes, total_bytes;    /* worst stage; limit = GPU memory the driver leaves */
+  int64_t limit_bytes, total_bytes; /* worst stage; limit = GPU memory the driver leaves */
   int worst_stage;
   int64_t memory_bytes[MAL_MEM_CAUSES];
   bool host_fits, nvme_fits;
   double step_s;
-  double time_s[MAL_TIME_CAUSES];      /* sums to step_s: the busiest stage's view */
+  double time_s[MAL_TIME_CAUSES]; /* sums to step_s: the busiest stage's view */
   double bubble_fraction;
-  double tokens_per_s, model_flops_per_s_per_gpu, mfu, hfu; /* MFU: model FLOPs, causal attention halved, over dense peak of the
+  double tokens_per_s, model_flops_per_s_per_gpu, mfu,
+      hfu;                    /* MFU: model FLOPs, causal attention halved, over dense peak of the
                                                                precision's product type; HFU: executed FLOPs */
-  mal_interval step_interval;          /* from the residuals of the fit, by class of plan */
+  mal_interval step_interval; /* from the residuals of the fit, by class of plan */
   const char *interval_class;
-  double tokens_to_target, time_to_target_s, goodput, gpu_hours, energy_kwh, cost_usd; /* 0 when not asked or not priced */
+  double tokens_to_target, time_to_target_s, goodput, gpu_hours, energy_kwh,
+      cost_usd;                                   /* 0 when not asked or not priced */
   double usd_per_mtoken, kwh_per_mtoken, power_w; /* whole machine */
-  const char *why;                     /* one line: what binds */
+  const char *why;                                /* one line: what binds */
 } mal_estimate;
 
 mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_error *e);
@@ -47,7 +51,7 @@ mal_status mal_price_timeline(mal_arena *a, const mal_program *p, mal_timeline *
  * "--train lora". Of one change first, then by how much they disturb, then the fastest. The plan must come from mal_plan_make or
  * mal_plan_read. */
 typedef struct mal_remedy {
-  char *change;  /* as flags that the user can add: they lead to this plan and these numbers, exactly */
+  char *change; /* as flags that the user can add: they lead to this plan and these numbers, exactly */
   char *words;
   mal_plan plan;
   mal_estimate estimate;

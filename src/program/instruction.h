@@ -158,6 +158,7 @@ typedef struct mal_op_row {
 extern const mal_op_row mal_ops[MAL_OPS];
 extern const char *const mal_collective_name[MAL_COLLECTIVES],
     *const mal_stream_name[MAL_STREAMS], *const mal_time_name[MAL_TIME_CAUSES],
-    *const mal_time_words[MAL_TIME_CAUSES] /* for people: _() them */, *const mal_memory_name[MAL_MEM_CAUSES];
+                                             *const mal_time_words[MAL_TIME_CAUSES] /* for people: _() them */,
+                                                 *const mal_memory_name[MAL_MEM_CAUSES];
 /* Forward causal attention counts the visible half (window: what is visible); an unfused core computes all of it. */
 #endif
