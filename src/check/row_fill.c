@@ -134,6 +134,7 @@ static void fill_chunks(mal_filled *f, const mal_model *m, mal_layout *l) {
   if (l->pp > 1 && word(w->vpp, "layer") && layers % l->pp == 0 && rounds % l->pp == 0) {
     usual = layers / l->pp < VPP_MOST ? layers / l->pp : VPP_MOST;
     while (layers / l->pp % usual) usual--;
+    if (usual == 1) usual = layers / l->pp; /* a prime number of layers: one a chunk */
   } else if (l->pp > 1 && atoi(w->vpp) > 1 && layers % l->pp == 0 && rounds % l->pp == 0) {
     int64_t share = layers / l->pp;
     usual = atoi(w->vpp) < share ? atoi(w->vpp) : share;
