@@ -169,7 +169,7 @@ static void test_products(void **state) {
   assert_true(big > 0.85 * g->cal.gemm_bf16.value * peak && big <= g->cal.gemm_bf16.value * peak);
   assert_true(rate(b, 16384, 16384, 16384, 1, MAL_F8) > 1.5 * big);
   assert_true(rate(b, 16384, 16384, 256, 1, MAL_BF16) < 0.8 * big); /* short k */
-  assert_true(rate(b, 64, 64, 16384, 1, MAL_BF16) < 0.1 * big);      /* one tile */
+  assert_true(rate(b, 64, 64, 16384, 1, MAL_BF16) < 0.1 * big);     /* one tile */
   assert_true(rate(b, 8192, 50257, 4096, 1, MAL_BF16) <
               0.6 * rate(b, 8192, 50304, 4096, 1, MAL_BF16)); /* odd vocabulary */
   assert_true(rate(b, 2048, 2048, 108, 64, MAL_BF16) <

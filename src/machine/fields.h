@@ -12,14 +12,14 @@
 #include "core/yaml.h"
 
 typedef enum mal_field_kind {
-  MAL_FIELD_TEXT,   /* char * */
-  MAL_FIELD_BOOL,   /* bool */
-  MAL_FIELD_INT,    /* int64_t; decimal digits in the file */
-  MAL_FIELD_NUMBER, /* double */
-  MAL_FIELD_SMALL,  /* int */
-  MAL_FIELD_CHOICE, /* int: index into choices */
-  MAL_FIELD_VALUE,  /* mal_value: {value, source, verified} */
-  MAL_FIELD_FITTED, /* mal_fitted: {value, lo, hi, prior, source} */
+  MAL_FIELD_TEXT,    /* char * */
+  MAL_FIELD_BOOL,    /* bool */
+  MAL_FIELD_INT,     /* int64_t; decimal digits in the file */
+  MAL_FIELD_NUMBER,  /* double */
+  MAL_FIELD_SMALL,   /* int */
+  MAL_FIELD_CHOICE,  /* int: index into choices */
+  MAL_FIELD_VALUE,   /* mal_value: {value, source, verified} */
+  MAL_FIELD_FITTED,  /* mal_fitted: {value, lo, hi, prior, source} */
   MAL_FIELD_SECTION, /* a mapping with its own table; offsets count from the same struct */
   MAL_FIELD_BASE     /* text that is read before the merge and kept nowhere */
 } mal_field_kind;

@@ -20,10 +20,12 @@ typedef struct mal_fitted {
   char *source; /* what bounds it */
 } mal_fitted;
 
-typedef enum mal_attention_kernel { /* who computes the attention core */
-  MAL_ATT_UNFUSED, /* batched matrix products, softmax in memory */
-  MAL_ATT_FLASH1, MAL_ATT_FLASH2, MAL_ATT_CUDNN, /* cuDNN / FlashAttention-3 class */
-  MAL_ATT_KERNELS
+typedef enum mal_attention_kernel {                  /* who computes the attention core */
+                                    MAL_ATT_UNFUSED, /* batched matrix products, softmax in memory */
+                                    MAL_ATT_FLASH1,
+                                    MAL_ATT_FLASH2,
+                                    MAL_ATT_CUDNN, /* cuDNN / FlashAttention-3 class */
+                                    MAL_ATT_KERNELS
 } mal_attention_kernel;
 
 typedef struct mal_gpu {
@@ -36,41 +38,44 @@ typedef struct mal_gpu {
   bool p2p;                                   /* peer-to-peer over PCIe allowed by the driver */
   struct {
     mal_fitted gemm_bf16, gemm_fp8, gemm_fp4, gemm_fp32; /* largest share of dense peak a big product reaches */
-    mal_fitted gemm_k_half;    /* k at which a product reaches half of that (ramp), elements */
-    mal_fitted attention[MAL_ATT_KERNELS]; /* share of dense bf16 peak, causal, forward; UNFUSED: of its batched products */
-    mal_fitted attention_backward; /* backward rate over forward rate */
-    mal_fitted memory;         /* share of memory_bytes_per_s that streaming kernels reach */
-    mal_fitted nvlink;         /* share of nvlink_bytes_per_s that a ring collective's busbw reaches */
-    mal_fitted nvls;           /* same for all-reduce in the switch (NVLS); 0 = not available */
-    mal_fitted pcie;           /* same over PCIe */
-    mal_fitted nic;            /* share of NIC line rate */
-    mal_fitted launch_s;       /* GPU-side cost of a kernel's start and drain, seconds */
-    mal_fitted link_latency_s; /* one hop inside the node, as NCCL sees it */
-    mal_fitted net_latency_s;  /* one hop between nodes */
-    mal_fitted clock_power;    /* how far the clock falls under full tensor load at this power limit: 0 none .. 1 */
+    mal_fitted gemm_k_half; /* k at which a product reaches half of that (ramp), elements */
+    mal_fitted
+        attention[MAL_ATT_KERNELS]; /* share of dense bf16 peak, causal, forward; UNFUSED: of its batched products */
+    mal_fitted attention_backward;  /* backward rate over forward rate */
+    mal_fitted memory;              /* share of memory_bytes_per_s that streaming kernels reach */
+    mal_fitted nvlink;              /* share of nvlink_bytes_per_s that a ring collective's busbw reaches */
+    mal_fitted nvls;                /* same for all-reduce in the switch (NVLS); 0 = not available */
+    mal_fitted pcie;                /* same over PCIe */
+    mal_fitted nic;                 /* share of NIC line rate */
+    mal_fitted launch_s;            /* GPU-side cost of a kernel's start and drain, seconds */
+    mal_fitted link_latency_s;      /* one hop inside the node, as NCCL sees it */
+    mal_fitted net_latency_s;       /* one hop between nodes */
+    mal_fitted clock_power; /* how far the clock falls under full tensor load at this power limit: 0 none .. 1 */
   } cal;
 } mal_gpu;
 
 typedef struct mal_node {
-  char *name, *title, *gpu;        /* gpu: catalogue name of its GPU */
+  char *name, *title, *gpu; /* gpu: catalogue name of its GPU */
   int64_t gpus;
-  int64_t nvlink_domain;           /* GPUs that reach each other over NVLink at full rate (8; 72 in NVL72; 2 with bridges; 0/1 none) */
+  int64_t
+      nvlink_domain; /* GPUs that reach each other over NVLink at full rate (8; 72 in NVL72; 2 with bridges; 0/1 none) */
   bool nvlink_switch;              /* all-to-all through NVSwitch; false: direct links or bridges */
   mal_value nics, nic_bytes_per_s; /* compute fabric only; bytes/s of one NIC, one direction */
-  mal_value cpu_sockets, cpu_cores, ram_bytes, ram_bytes_per_s, host_speed; /* host_speed: single-thread speed, EPYC 7742 = 1 */
+  mal_value cpu_sockets, cpu_cores, ram_bytes, ram_bytes_per_s,
+      host_speed; /* host_speed: single-thread speed, EPYC 7742 = 1 */
   mal_value nvme_drives, nvme_bytes, nvme_read_bytes_per_s, nvme_write_bytes_per_s; /* all drives together */
   mal_value max_power_w, usd_per_hour; /* whole node; usd 0 = no price read */
 } mal_node;
 
 typedef struct mal_fabric {
   char *name, *title;
-  mal_value oversubscription;         /* ≥ 1, leaf to spine */
-  mal_value jitter_per_doubling;      /* share of step time lost per doubling of the nodes of a pipeline stage */
+  mal_value oversubscription;    /* ≥ 1, leaf to spine */
+  mal_value jitter_per_doubling; /* share of step time lost per doubling of the nodes of a pipeline stage */
 } mal_fabric;
 
 typedef struct mal_machine {
-  const char *name;      /* as given: "16x8xh100-sxm" */
-  mal_gpu *gpu;          /* owned by the arena; writable so that calibration can set constants */
+  const char *name; /* as given: "16x8xh100-sxm" */
+  mal_gpu *gpu;     /* owned by the arena; writable so that calibration can set constants */
   mal_node *node;
   mal_fabric *fabric;
   int64_t nodes;
@@ -89,7 +94,8 @@ mal_status mal_node_load(mal_arena *a, const char *name, mal_node **node, mal_er
 mal_status mal_fabric_load(mal_arena *a, const char *name, mal_fabric **fabric, mal_error *e); /* NULL: "default" */
 /* A machine file: name, nodes, gpus_per_node, and the sections node, gpu, fabric, each with `base: CATALOGUE NAME` and any
  * of the fields of such a catalogue file that differ. */
-mal_status mal_machine_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_machine *m, mal_error *e);
+mal_status mal_machine_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_machine *m,
+                             mal_error *e);
 /* The constants of a GPU as a list, for fitting and for showing. Returns the count. */
 int mal_gpu_constants(mal_gpu *g, const char **names, mal_fitted **constants, int max);
 

@@ -80,7 +80,7 @@ typedef struct mal_layer_kind {
   mal_mlp mlp;
   mal_activation activation;
   bool gated, mlp_bias;
-  bool clamped; /* gate and up are clamped before the activation (GPT-OSS) */
+  bool clamped;                       /* gate and up are clamped before the activation (GPT-OSS) */
   int64_t ffn;                        /* dense MLP width, or one expert's */
   int64_t experts, top_k, shared_ffn; /* MoE; shared_ffn = width of all shared experts together, 0 = none */
   bool shared_gate;

@@ -15,17 +15,26 @@
 #include "layout/layout.h"
 #include "program/instruction.h"
 
-typedef enum mal_algorithm { MAL_ALG_RING, MAL_ALG_TREE, MAL_ALG_NVLS, MAL_ALG_HIERARCHICAL, MAL_ALG_PAIRWISE, MAL_ALG_DIRECT, MAL_ALGORITHMS } mal_algorithm;
+typedef enum mal_algorithm {
+  MAL_ALG_RING,
+  MAL_ALG_TREE,
+  MAL_ALG_NVLS,
+  MAL_ALG_HIERARCHICAL,
+  MAL_ALG_PAIRWISE,
+  MAL_ALG_DIRECT,
+  MAL_ALGORITHMS
+} mal_algorithm;
 extern const char *const mal_algorithm_name[MAL_ALGORITHMS];
 
 /* How a group lies on the links of a machine. A domain is what its members reach over the inner link: the NVLink domain
  * (which may be larger than a node), or the node where GPUs have only PCIe. */
 typedef struct mal_reach {
-  int64_t size, local, domains;     /* members; members in one domain; domains */
-  bool nvlink, nvls;                /* the inner link is NVLink; its switch can reduce for this many members */
-  double inner, nvls_link, nic;     /* bytes/s one rank sends: inner link as ring busbw, link under NVLS, its share of the NICs */
-  double nic_spread;                /* nic when every rank talks to every other: what oversubscribed uplinks leave */
-  double hop_s, net_s, start_s;     /* latency of one hop inside and between domains; start of the kernel */
+  int64_t size, local, domains; /* members; members in one domain; domains */
+  bool nvlink, nvls;            /* the inner link is NVLink; its switch can reduce for this many members */
+  double inner, nvls_link,
+      nic;           /* bytes/s one rank sends: inner link as ring busbw, link under NVLS, its share of the NICs */
+  double nic_spread; /* nic when every rank talks to every other: what oversubscribed uplinks leave */
+  double hop_s, net_s, start_s; /* latency of one hop inside and between domains; start of the kernel */
 } mal_reach;
 mal_reach mal_group_reach(const mal_machine *m, const mal_group *g);
 
@@ -42,14 +51,15 @@ bool mal_collective_transfers(const mal_reach *r, mal_collective c, double bytes
 typedef struct mal_collective_time {
   mal_algorithm algorithm;
   double seconds, latency_s;
-  double busbw; /* bytes/s, nccl-tests' convention */
+  double busbw;                               /* bytes/s, nccl-tests' convention */
   double nvlink_bytes, pcie_bytes, nic_bytes; /* one rank sends over each */
 } mal_collective_time;
 
 /* The fastest algorithm that the hardware and NCCL have. bytes by the convention of instruction.h. group.size 1: zero. */
 mal_collective_time mal_collective_price(const mal_machine *m, const mal_group *g, mal_collective c, double bytes);
 /* With one algorithm; where it does not exist for c or this hardware, as a ring (all-to-all: pairwise). */
-mal_collective_time mal_collective_price_with(const mal_machine *m, const mal_group *g, mal_collective c, double bytes, mal_algorithm a);
+mal_collective_time mal_collective_price_with(const mal_machine *m, const mal_group *g, mal_collective c, double bytes,
+                                              mal_algorithm a);
 /* Point to point between neighbours of a group (pipeline, ring attention): over the network when the group has more than one
  * domain, because the slowest of the neighbours sets the pace. */
 mal_collective_time mal_transfer_price(const mal_machine *m, const mal_group *g, double bytes);

@@ -31,7 +31,8 @@ typedef struct mal_stage_end {
   double sync_s, optimizer_s;
   double sync_cause_s[MAL_TIME_CAUSES], optimizer_cause_s[MAL_TIME_CAUSES];
 } mal_stage_end;
-void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s, mal_stage_end *end);
+void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s,
+                        mal_stage_end *end);
 
 typedef struct mal_step_time {
   double step_s, time_s[MAL_TIME_CAUSES]; /* sums to step_s */

@@ -96,7 +96,7 @@ typedef struct mal_builder {
   bool *taken;
   mal_ref *param_copy; /* by param: its copies in low precision (first of two), 0 none */
   int n_params, room_params;
-  int64_t low_only_bytes[2]; /* of param_bytes: 16-bit copies that the profile does not hold */
+  int64_t low_only_bytes[2];                /* of param_bytes: 16-bit copies that the profile does not hold */
   int64_t param_bytes[2], grad_elements[2]; /* laid out so far: dense, expert */
   mal_ref input, output, output_grad, input_grad;
   int64_t kernel_bytes, logits_bytes;

@@ -5,7 +5,19 @@
 #include "plan/plan.h"
 #include "program/block.h"
 
-typedef enum mal_step_op { MAL_S_F, MAL_S_B, MAL_S_W, MAL_S_BW, MAL_S_SEND_F, MAL_S_RECV_F, MAL_S_SEND_B, MAL_S_RECV_B, MAL_S_SYNC, MAL_S_OPT, MAL_STEP_OPS } mal_step_op;
+typedef enum mal_step_op {
+  MAL_S_F,
+  MAL_S_B,
+  MAL_S_W,
+  MAL_S_BW,
+  MAL_S_SEND_F,
+  MAL_S_RECV_F,
+  MAL_S_SEND_B,
+  MAL_S_RECV_B,
+  MAL_S_SYNC,
+  MAL_S_OPT,
+  MAL_STEP_OPS
+} mal_step_op;
 
 /* One entry of a stage's table. For SEND/RECV the peer follows from the virtual stage (chunk · pp + stage ± 1; DualPipe:
  * its own placement). R runs inside B/BW, layer by layer; GATHER and REDUCE of a ZeRO-3 unit run around its lists with
@@ -15,41 +27,48 @@ typedef struct mal_step {
   uint32_t micro_batch, slot;
 } mal_step;
 
-typedef struct mal_run { int block; int64_t count; } mal_run; /* `count` equal layers after one another */
+typedef struct mal_run {
+  int block;
+  int64_t count;
+} mal_run; /* `count` equal layers after one another */
 /* One micro-batch's stash by how long it is held. Without split B and W all of it is f_to_b. */
-typedef struct mal_held { int64_t f_to_b, f_to_w, b_to_w; } mal_held;
+typedef struct mal_held {
+  int64_t f_to_b, f_to_w, b_to_w;
+} mal_held;
 typedef struct mal_chunk {
-  int part;             /* which virtual stage it is: index into mal_layout_stages */
+  int part; /* which virtual stage it is: index into mal_layout_stages */
   mal_run *runs;
   int n_runs;
   int64_t micro_batches; /* of one step; DualPipe: half of them */
-  int64_t slots;        /* micro-batches in flight at most */
-  int64_t stash_bytes;  /* one slot: the sum of held */
+  int64_t slots;         /* micro-batches in flight at most */
+  int64_t stash_bytes;   /* one slot: the sum of held */
   mal_held held;
 } mal_chunk;
 
 typedef struct mal_stage {
   mal_chunk *chunks;
   int n_chunks;
-  int sync, optimizer;                        /* blocks */
+  int sync, optimizer; /* blocks */
   int64_t dense_elements, expert_elements, frozen_dense_elements, frozen_expert_elements;
-  int64_t region_bytes[MAL_REGIONS];          /* persistent regions, and the others in the phase that needs most */
-  int64_t memory_bytes[MAL_MEM_CAUSES];       /* the same bytes by cause, with the profile's additive memory */
-  int64_t total_bytes;                        /* Σ memory_bytes */
-  int64_t host_bytes, nvme_bytes;             /* offloaded states of one rank */
+  int64_t region_bytes[MAL_REGIONS];    /* persistent regions, and the others in the phase that needs most */
+  int64_t memory_bytes[MAL_MEM_CAUSES]; /* the same bytes by cause, with the profile's additive memory */
+  int64_t total_bytes;                  /* Σ memory_bytes */
+  int64_t host_bytes, nvme_bytes;       /* offloaded states of one rank */
 } mal_stage;
 
 typedef struct mal_program {
   const mal_plan *plan;
   mal_block *blocks;
   int n_blocks;
-  mal_stage *stages;                          /* [pp] */
-  int worst_stage;                            /* by total_bytes */
-  int64_t micro_batches;                      /* per data-parallel rank and step */
-  int64_t boundary_bytes;                     /* one activation message between stages */
-  bool split_backward;                        /* schedule uses B and W apart */
-  double model_flops, hardware_flops;         /* of one step, all ranks */
-  double bytes_sent[MAL_AXES + 1];            /* per rank of the busiest stage, by group axis (collective payload, ring convention: all-reduce 2(n-1)/n …); last: pp sends */
+  mal_stage *stages;                  /* [pp] */
+  int worst_stage;                    /* by total_bytes */
+  int64_t micro_batches;              /* per data-parallel rank and step */
+  int64_t boundary_bytes;             /* one activation message between stages */
+  bool split_backward;                /* schedule uses B and W apart */
+  double model_flops, hardware_flops; /* of one step, all ranks */
+  double bytes_sent
+      [MAL_AXES +
+       1]; /* per rank of the busiest stage, by group axis (collective payload, ring convention: all-reduce 2(n-1)/n …); last: pp sends */
 } mal_program;
 
 /* The plan must be complete. Errors: what cannot be lowered is said by name (exit 2). Does not say whether it fits. */
@@ -58,7 +77,8 @@ mal_status mal_lower(mal_arena *a, const mal_plan *plan, mal_program *p, mal_err
 /* A stage's table in issue order. *steps is arena-owned. The tables of all stages are parts of one global sequence, so that no
  * stage can wait in a circle, even where each SEND waits for its RECV. A SEND need not hold its stage back; a RECV holds back
  * only what it feeds. Schedules that split use B and W and never BW. Errors (exit 2): micro-batches that the schedule cannot take. */
-mal_status mal_schedule_stage(mal_arena *a, const mal_layout *l, int64_t micro_batches, int64_t stage, mal_step **steps, int64_t *count, mal_error *e);
+mal_status mal_schedule_stage(mal_arena *a, const mal_layout *l, int64_t micro_batches, int64_t stage, mal_step **steps,
+                              int64_t *count, mal_error *e);
 /* The other stage of a SEND or RECV; -1 for other entries. */
 int64_t mal_schedule_peer(const mal_layout *l, int64_t stage, const mal_step *step);
 /* Chunks of a stage: vpp; DualPipe 2. DualPipe's micro-batches 0 .. M/2-1 go through chunk 0, the others through chunk 1. */
@@ -68,7 +88,8 @@ int64_t mal_schedule_part(const mal_layout *l, int64_t stage, int64_t chunk);
 bool mal_schedule_splits(const mal_layout *l); /* uses B and W apart */
 /* Most micro-batches of chunk c that stage s holds between forward and (last) backward part: from the table. */
 int64_t mal_schedule_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t chunk);
-void mal_schedule_all_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t *slots); /* of every chunk at once */
+void mal_schedule_all_slots(const mal_layout *l, int64_t micro_batches, int64_t stage,
+                            int64_t *slots); /* of every chunk at once */
 /* Most bytes that all chunks of a stage hold at one time, when a micro-batch of chunk c holds held[c]. Less than the sum of the
  * chunks' own maxima. */
 int64_t mal_schedule_peak(const mal_layout *l, int64_t micro_batches, int64_t stage, const mal_held *held);

@@ -7,15 +7,15 @@
 #include <stdint.h>
 
 typedef struct mal_event {
-  const char *name;      /* "F", "all-reduce" */
-  int32_t rank, stream;  /* process and thread in the trace */
+  const char *name;           /* "F", "all-reduce" */
+  int32_t rank, stream;       /* process and thread in the trace */
   int32_t chunk, micro_batch; /* -1 none */
   double start_s, end_s;
 } mal_event;
 
 typedef struct mal_timeline {
   mal_arena *arena;
-  const char *process;   /* what a rank number counts in the trace: "stage"; NULL: "rank" */
+  const char *process; /* what a rank number counts in the trace: "stage"; NULL: "rank" */
   mal_event *events;
   int64_t count, room;
 } mal_timeline;
