@@ -127,6 +127,17 @@ expect 0 plan --from plan.json --on 16x8xh100-sxm --global-batch 512 --json
 [ "$(value '["machine"]["gpus"]')" = 128 ] || fail "--on does not win over --from"
 expect 0 plan --from plan.json --optimizer adamw-8bit --json
 [ "$(value '["job"]["optimizer"]')" = adamw-8bit ] || fail "--optimizer does not win over --from"
+value '["layouts"][0]["degrees"]["sequence-parallel"]' | grep -q off || fail "sequence parallelism without tp"
+expect 0 plan --from plan.json --tp 2 --profile megatron --json
+[ "$(value '["layouts"][0]["degrees"]["sequence-parallel"]')" = on ] || fail "a derived value of the file outlives what it came from"
+expect 2 plan $SMALL -o same.json --trace same.json
+[ ! -e same.json ] || fail "-o and --trace share a file"
+[ ! -w /dev/full ] || "$MALHA" --version 2>err >/dev/full || grep -q 'standard output' err || fail "--version into a full disk"
+for precision in fp32 tf32; do
+  expect 0 plan layers=4,hidden=1024,heads=8,vocab=1000 --on 8xa100-80-sxm --layout zero=3,micro-batch=1 --seq 131072 \
+    --precision $precision --json
+  python3 -c 'import json; assert json.load(open("out"))["layouts"][0]["hfu"] < 0.8' || fail "$precision: attention beyond the peak"
+done
 printf 'global-batch: 128\noptimizer: lion\n' >job.yaml
 expect 0 plan llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1,recompute=full --job job.yaml --seq 4096 --json
 [ "$(value '["job"]["global-batch"], v["job"]["optimizer"], v["job"]["seq"]')" = "(128, 'lion', 4096)" ] || fail "job.yaml"

@@ -77,12 +77,10 @@ static mal_status start_from_plan(mal_arena *a, const mal_inputs *flags, mal_inp
   in->on = plan->machine_spec;
   in->profile = *plan->profile_spec ? plan->profile_spec : NULL;
   in->job = plan->job;
-  in->layout = plan->layout;
-  in->layout.dp = 0;
-  if (in->layout.etp == in->layout.tp) in->layout.etp = 0;
   in->job.accumulation = 0;
   if (flags->job.accumulation) in->job.global_batch = 0;
-  return MAL_OK;
+  mal_layout_default(&in->layout);
+  return mal_layout_parse(a, mal_plan_layout(a, plan), &in->layout, e);
 }
 
 static void split_machines(mal_arena *a, mal_inputs *in) {

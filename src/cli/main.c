@@ -10,12 +10,15 @@ bool mal_colour(void) {
   return isatty(STDOUT_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
+static int flush(void) {
+  if (fflush(stdout) == 0 && !ferror(stdout)) return MAL_OK;
+  perror("malha: standard output");
+  return MAL_FAULT;
+}
+
 int mal_cli_finish(const mal_verb *verb, mal_page *page, mal_status status, const mal_error *e) {
   fputs(page->text, stdout);
-  if (fflush(stdout) != 0 || ferror(stdout)) {
-    perror("malha: standard output");
-    return MAL_FAULT;
-  }
+  if (flush() != MAL_OK) return MAL_FAULT;
   if (status != MAL_OK && e->text[0])
     fprintf(stderr, "malha%s%s: %s\n", verb ? " " : "", verb ? verb->name : "", e->text);
   return (int)status;
@@ -46,7 +49,7 @@ int main(int argc, char **argv) {
   const char *name = argc > 1 ? argv[1] : "help";
   if (strcmp(name, "--version") == 0) {
     printf("malha %s\n", MALHA_VERSION);
-    return fflush(stdout) ? MAL_FAULT : MAL_OK;
+    return flush();
   }
   const mal_verb *verb = mal_verb_named(name);
   if (verb) return verb->run(argc - 1, argv + 1);

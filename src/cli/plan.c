@@ -2,6 +2,7 @@
 #include "cli/inputs.h"
 #include "report/answer.h"
 #include <stdio.h>
+#include <string.h>
 
 #define AT(member) offsetof(mal_inputs, member)
 const mal_option mal_plan_options[] = {
@@ -51,6 +52,8 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
   mal_status status = MAL_OK;
   if (n > 1 && (in->output || in->trace))
     return mal_fail(e, MAL_BAD, _("-o and --trace take one machine; --on names %d."), n);
+  if (in->output && in->trace && strcmp(in->output, in->trace) == 0)
+    return mal_fail(e, MAL_BAD, _("-o and --trace both name %s. Give each a file of its own."), in->output);
   for (int i = 0; i < n && !status; i++) status = answer_one(a, in, i, &answers[i], e);
   if (status) return status;
   answers->command = mal_report_command(a, argc, argv);

@@ -91,11 +91,16 @@ static mal_attention_kernel attention_kernel(const mal_plan *plan) {
   return kernel >= 0 && kernel < MAL_ATT_KERNELS ? (mal_attention_kernel)kernel : MAL_ATT_FLASH2;
 }
 
+/* Activations are fp32 under tf32 and fp32 alike; only the first lets the core's products round them. */
+static mal_dtype core_type(const mal_plan *plan, const mal_instruction *i) {
+  if (i->dtype != MAL_F32) return MAL_BF16;
+  return plan->job.precision == MAL_P_FP32 ? MAL_F32 : MAL_TF32;
+}
+
 double mal_attention_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s, double bytes) {
   const mal_gpu *g = plan->machine.gpu;
-  double unused,
-      peak = mal_gemm_peak(g, i->dtype == MAL_F32 ? MAL_TF32 : MAL_BF16, &unused); /* the core stays 16-bit under fp8, */
-  if (plan->profile->fp8_attention) peak *= fp8_core; /* unless the framework says otherwise */
+  double unused, peak = mal_gemm_peak(g, core_type(plan, i), &unused); /* the core stays 16-bit under fp8, */
+  if (plan->profile->fp8_attention) peak *= fp8_core;                  /* unless the framework says otherwise */
   double share = g->cal.attention[attention_kernel(plan)].value;
   if (share <= 0) share = g->cal.attention[MAL_ATT_UNFUSED].value;
   if (i->flags & MAL_INS_GRAD) share *= g->cal.attention_backward.value;
