@@ -50,13 +50,6 @@ typedef struct sample {
   int family, fold;
 } sample;
 
-static bool is_moe(const sample *s) {
-  const mal_model *m = &s->row->plan->model;
-  for (int k = 0; k < m->n_kinds; k++)
-    if (m->kinds[k].mlp == MAL_MLP_MOE) return true;
-  return false;
-}
-
 typedef struct fit {
   bool write;
   mal_rows rows;
@@ -491,7 +484,7 @@ static double half_width(mal_arena *a, const fit *f, const char *root, bool expe
   int n = 0, best = 0;
   for (int i = 0; i < f->n; i++) {
     const sample *s = &f->samples[i];
-    if (is_moe(s) == experts && !strcmp(root_of(a, s->row->plan->profile), root))
+    if (mal_model_has_experts(&s->row->plan->model) == experts && !strcmp(root_of(a, s->row->plan->profile), root))
       x[n++] = (left_out_row){fabs(s->e_family), s->family};
   }
   qsort(x, (size_t)n, sizeof *x, by_error);

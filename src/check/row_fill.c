@@ -95,9 +95,7 @@ static void fill_split(mal_filled *f, const mal_machine *machine, mal_layout *l)
 static void fill_experts(mal_filled *f, const mal_model *m, mal_layout *l) {
   const mal_trial *t = f->row->trial;
   const mal_recipe *r = f->row->recipe;
-  bool experts = false;
-  for (int i = 0; i < m->n_kinds; i++) experts = experts || m->kinds[i].mlp == MAL_MLP_MOE;
-  if (!experts) return;
+  if (!mal_model_has_experts(m)) return;
   l->ep = fill(f, "ep", t->ep, r ? r->ep : MAL_BLANK, MAL_BLANK, 1);
   if (l->ep < 1) l->ep = 1;
   int64_t ranks = t->gpus / l->pp; /* tp · cp · dp of a stage */

@@ -17,7 +17,6 @@ typedef struct column {
 #define AT(field) offsetof(mal_trial, field)
 static const column columns[] = {
     {"id", TEXT, AT(id), 0},
-    {"quality", TEXT, AT(quality), 0},
     {"source", TEXT, AT(source), 0},
     {"year", TEXT, AT(year), 0},
     {"framework", TEXT, AT(framework), 0},

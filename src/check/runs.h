@@ -12,7 +12,7 @@ enum { MAL_BLANK = -1 }; /* of an integer; a blank real is 0, no measured quanti
 
 typedef struct mal_trial {
   int line; /* in the CSV */
-  const char *id, *quality, *source, *year, *framework, *model_name, *gpu, *internode;
+  const char *id, *source, *year, *framework, *model_name, *gpu, *internode;
   const char *recompute, *precision, *train_mode, *kernels, *schedule, *mixed_precision, *offload, *family;
   const char *flops_convention, *notes;
   int64_t layers, hidden, ffn, heads, kv_heads, vocab, experts, top_k, gated;

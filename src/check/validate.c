@@ -18,12 +18,6 @@ static bool fully_specified(const mal_row *row) {
   return true;
 }
 
-static bool is_dense(const mal_model *m) {
-  for (int i = 0; i < m->n_kinds; i++)
-    if (m->kinds[i].mlp == MAL_MLP_MOE) return false;
-  return true;
-}
-
 /* The part of the predicted bytes that the row's memory column counts. */
 static double counted_bytes(const mal_row *row, const mal_estimate *x) {
   double bytes = (double)x->total_bytes;
@@ -49,7 +43,7 @@ void mal_judge(mal_arena *scratch, const mal_row *row, mal_judged *j) {
   j->fits = x.fits;
   j->interval_class = x.interval_class;
   j->why = x.why;
-  j->dense_specified = is_dense(&row->plan->model) && fully_specified(row);
+  j->dense_specified = !mal_model_has_experts(&row->plan->model) && fully_specified(row);
   memcpy(j->time_s, x.time_s, sizeof j->time_s);
   memcpy(j->memory_bytes, x.memory_bytes, sizeof j->memory_bytes);
   if (mal_measured_step(row, &j->measured_s, &j->measured_from)) j->error = j->predicted_s / j->measured_s - 1;

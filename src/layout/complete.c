@@ -161,17 +161,11 @@ static mal_status check_widths(const check *c) {
   return s;
 }
 
-static bool has_experts(const mal_model *m) {
-  for (int i = 0; i < m->n_kinds; i++)
-    if (m->kinds[i].mlp == MAL_MLP_MOE) return true;
-  return false;
-}
-
 /* Experts re-view a stage's tp · cp · dp ranks as etp · ep · edp. */
 static mal_status derive_experts(const check *c) {
   mal_layout *l = c->l;
   int64_t stage = l->tp * l->cp * l->dp;
-  if (!has_experts(c->m)) {
+  if (!mal_model_has_experts(c->m)) {
     if (l->ep > 1) return mal_fail(c->e, MAL_BAD, _("ep=%lld: %s has no experts; use ep=1."), (ll)l->ep, c->m->name);
     l->etp = l->tp;
     return MAL_OK;

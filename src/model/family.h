@@ -34,7 +34,6 @@ extern const mal_family *const mal_families[];
 extern const int mal_n_families;
 
 /* Keys. A missing or null key gives `otherwise`. The bounds are checked. */
-#define MAL_ANY INT64_MAX
 bool mal_has(const mal_reader *r, const char *key);                              /* present and not null */
 bool mal_is_null(const mal_reader *r, const char *key);                          /* present and null */
 const char *mal_either(const mal_reader *r, const char *key, const char *alias); /* the one that is present, else key */
@@ -94,15 +93,12 @@ typedef struct mal_layer_names {
 } mal_layer_names;
 
 void mal_put_norms(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k);
-void mal_put_attention(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k);
 void mal_put_mlp(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k); /* dense or experts */
 
 /* A list is begun, filled with mal_put..., and ends as a new kind (its number) or as the model's own weights. */
 void mal_begin(mal_reader *r, const char *prefix);
 int mal_end_kind(mal_reader *r, const mal_layer_kind *k);
 void mal_end_model(mal_reader *r);
-/* The whole list of a standard layer: norms, attention, MLP. */
-int mal_add_kind(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k);
 /* Layer l is variants[which[l]]; which NULL: all are the first. Variants that no layer uses are not added. */
 void mal_add_layers(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *variants, int count,
                     const uint8_t *which);

@@ -7,12 +7,17 @@
 #include <string.h>
 
 const char *const mal_activation_name[] = {"gelu", "gelu_tanh", "silu", "relu", "relu2"};
-const char *const mal_mlp_name[] = {"dense", "moe"};
 const char *const mal_role_name[] = {
     "embed",       "position",  "embed_norm",  "final_norm",  "head", "norm",  "qkv",    "q_down",
     "q_up",        "kv_down",   "kv_up",       "out",         "up",   "down",  "router", "expert_up",
     "expert_down", "shared_up", "shared_down", "shared_gate", "mtp",  "buffer"};
 static_assert(sizeof(mal_role_name) / sizeof(*mal_role_name) == MAL_W_ROLES, "one name for each role");
+
+bool mal_model_has_experts(const mal_model *m) {
+  for (int k = 0; k < m->n_kinds; k++)
+    if (m->kinds[k].mlp == MAL_MLP_MOE) return true;
+  return false;
+}
 
 static const mal_family *find_family(mal_reader *r) {
   const char *type = mal_key_text(r, "model_type", NULL);

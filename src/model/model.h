@@ -135,9 +135,10 @@ mal_status mal_model_parse_config(mal_arena *a, const char *path, const char *te
  * activation window parallel dense_layers (first layers of a MoE that are dense) dense_ffn. */
 mal_status mal_model_parse_bare(mal_arena *a, const char *text, mal_model *m, mal_error *e);
 
+bool mal_model_has_experts(const mal_model *m);   /* in any layer */
 int64_t mal_weight_elements(const mal_weight *w); /* shape product × copies */
 
 /* Model FLOPs of one token, forward + backward, no recomputation, as lowering counts them are NOT here:
  * see program/. Names for output: */
-extern const char *const mal_activation_name[], *const mal_mlp_name[], *const mal_role_name[MAL_W_ROLES];
+extern const char *const mal_activation_name[], *const mal_role_name[MAL_W_ROLES];
 #endif

@@ -56,7 +56,7 @@ static void put_qk_norm(mal_reader *r, const mal_layer_names *n, const char *nam
     add(r, MAL_W_NORM, MAL_SPLIT_NONE, name, ".weight")->shape[0] = head_dim;
 }
 
-void mal_put_attention(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
+static void put_attention(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
   int64_t h = r->m->hidden, q = k->heads * k->head_dim, kv = k->kv_heads * k->head_dim;
   if (n->qkv) {
     int from = r->n_list;
@@ -137,11 +137,12 @@ void mal_end_model(mal_reader *r) {
   r->m->n_weights = r->n_list;
 }
 
-int mal_add_kind(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
+/* The whole list of a standard layer: norms, attention, MLP. */
+static int add_kind(mal_reader *r, const mal_layer_names *n, const mal_layer_kind *k) {
   mal_begin(r, n->prefix);
   r->transposed = n->transposed;
   mal_put_norms(r, n, k);
-  mal_put_attention(r, n, k);
+  put_attention(r, n, k);
   mal_put_mlp(r, n, k);
   return mal_end_kind(r, k);
 }
@@ -154,7 +155,7 @@ void mal_add_layers(mal_reader *r, const mal_layer_names *n, const mal_layer_kin
     int kind = -1;
     for (int64_t l = 0; l < m->layers; l++) {
       if ((which ? which[l] : 0) != v) continue;
-      if (kind < 0) kind = mal_add_kind(r, n, &variants[v]);
+      if (kind < 0) kind = add_kind(r, n, &variants[v]);
       m->kind_of[l] = (uint8_t)kind;
     }
   }

@@ -32,10 +32,14 @@ typedef struct beside {
   bool gather_hides, reduce_hides;
 } beside;
 
-/* `traffic` runs beside `work`. */
+/* What stays visible of traffic that runs beside `work`; the part `alone` of it never hides. */
+static double visible(const mal_profile *profile, double all, double alone, double work, bool hides) {
+  double hidden = hides ? fmin(all - alone, work) : 0;
+  return all - hidden * (1 - profile->dp_exposed.value);
+}
+
 static double exposed(const beside *b, double traffic, double work, bool hides) {
-  double hidden = hides ? fmin(traffic, work) : 0;
-  return traffic - hidden * (1 - b->profile->dp_exposed.value);
+  return visible(b->profile, traffic, 0, work, hides);
 }
 
 static beside beside_of(const mal_prices *p) {
@@ -147,11 +151,6 @@ static double with_traffic(mal_prices *p, int block, double visible, double *cau
   double rest = t->span_s - t->cause_s[MAL_TIME_DP];
   for (int c = 0; c < MAL_TIME_CAUSES; c++) cause_s[c] += c == MAL_TIME_DP ? visible : t->cause_s[c];
   return rest + visible;
-}
-
-static double visible(const mal_profile *profile, double all, double alone, double window, bool hides) {
-  double hidden = hides ? fmin(all - alone, window) : 0;
-  return all - hidden * (1 - profile->dp_exposed.value);
 }
 
 void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s,

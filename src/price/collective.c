@@ -103,10 +103,6 @@ static const struct {
 } table[] = {{ring, true}, {tree, true}, {nvls, true}, {hierarchical, false}, {pairwise, true}, {direct, false}};
 _Static_assert(sizeof table / sizeof *table == MAL_ALGORITHMS, "one row for each algorithm");
 
-bool mal_collective_transfers(const mal_reach *r, mal_collective c, double bytes, mal_algorithm a, mal_transfers *t) {
-  return table[a].row(r, c, bytes, t);
-}
-
 static mal_collective_time timed(const mal_reach *r, mal_collective c, double bytes, mal_algorithm a,
                                  const mal_transfers *t) {
   double inner = t->inner_bytes / ((a == MAL_ALG_NVLS ? r->nvls_link : r->inner) * t->efficiency);

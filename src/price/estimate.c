@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Interval classes, where a profile has no width of its own: 80th percentile of |log(predicted / measured)| on sources left out of the fit of 1,697 published runs. */
+/* Interval classes, where a profile has no width of its own: 80th percentile of |log(predicted / measured)|
+ * on sources left out of the fit (bench/fit). */
 typedef struct interval_row {
   const char *name;
   double half_width;
@@ -45,14 +46,8 @@ static void set_memory(const mal_program *p, mal_estimate *out) {
   out->fits = out->total_bytes <= out->limit_bytes && out->host_fits && out->nvme_fits;
 }
 
-static bool has_experts(const mal_model *m) {
-  for (int k = 0; k < m->n_kinds; k++)
-    if (m->kinds[k].mlp == MAL_MLP_MOE) return true;
-  return false;
-}
-
 static void set_interval(const mal_plan *plan, const mal_step_time *step, mal_estimate *out) {
-  bool experts = has_experts(&plan->model);
+  bool experts = mal_model_has_experts(&plan->model);
   const interval_row *row = experts ? &moe_class : &dense_class;
   if (step->host_s > host_bound * step->gpu_s) row = &host_class;
   double known = experts ? plan->profile->interval_moe : plan->profile->interval;

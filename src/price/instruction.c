@@ -60,7 +60,7 @@ static bool has_softmax_kernel(const mal_sizes *s) {
   return s->v[1] > 16 && s->v[1] <= 4096 && s->v[1] % 4 == 0 && s->v[0] / s->v[1] % 4 == 0;
 }
 
-static bool is_moe(const mal_plan *plan, const mal_block *b) {
+bool mal_block_has_experts(const mal_plan *plan, const mal_block *b) {
   return b->kind < plan->model.n_kinds && plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
 }
 
@@ -85,7 +85,7 @@ static double memory_time(const mal_plan *plan, const mal_block *b, const mal_in
   double bytes = mal_instruction_bytes(b, i);
   if (on_host(b, i)) return host_time(m, bytes);
   if (i->op == MAL_OP_CAST && (i->dtype == MAL_F8 || i->dtype == MAL_F4)) bytes = quantise_bytes(plan, (double)s->v[0]);
-  if (i->op == MAL_OP_ACTIVATION && plan->profile->fused_experts && is_moe(plan, b)) bytes = 0;
+  if (i->op == MAL_OP_ACTIVATION && plan->profile->fused_experts && mal_block_has_experts(plan, b)) bytes = 0;
   if (i->op != MAL_OP_OPTIMIZER && i->op != MAL_OP_SUM_SQUARES) bytes *= plan->profile->memory_pass.value;
   if (i->op == MAL_OP_PERMUTE && plan->profile->permute_passes > 1) bytes *= (double)plan->profile->permute_passes;
   if (i->op == MAL_OP_SOFTMAX && plan->profile->fused_softmax) {

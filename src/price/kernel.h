@@ -27,4 +27,5 @@ int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i, cons
 double mal_host_time(const mal_plan *plan, double kernels); /* of the host to issue them; 0 in a CUDA graph */
 double mal_host_copy_rate(const mal_machine *m); /* bytes/s between one GPU and pinned host memory, all GPUs at it */
 bool mal_is_communication(const mal_instruction *i);
+bool mal_block_has_experts(const mal_plan *plan, const mal_block *b);
 #endif

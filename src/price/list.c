@@ -93,7 +93,7 @@ static void finish(lister *l, int count) {
   if (last >= 0) l->out->cause_s[l->code[last].cause] += l->out->span_s - compute;
 }
 
-/* Expert traffic beside another micro-batch's products: what they cannot cover stays, and a tenth of the rest (judgement). */
+/* Expert traffic beside another micro-batch's products: what they cannot cover stays, and a third of the rest (judgement). */
 static void overlap_experts(const mal_plan *plan, mal_list_time *t) {
   static const double seen = 0.35;
   if (!plan->profile->overlap_ep) return;
@@ -112,7 +112,7 @@ typedef struct parts {
 static parts parts_of(const mal_plan *plan, const mal_block *b) {
   parts p = {.layer = b->block_class == MAL_B_LAYER};
   if (!p.layer) return p;
-  p.experts = b->kind < plan->model.n_kinds && plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
+  p.experts = mal_block_has_experts(plan, b);
   int count = b->count[MAL_L_F], core = 0;
   p.mlp = p.sent = count;
   for (int i = 0; i < count; i++) {

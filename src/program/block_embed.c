@@ -9,7 +9,7 @@ static bool of_embedding(const mal_builder *b, const mal_weight *w) {
 
 /* Each tp rank finds the rows of its part of the vocabulary, zeros elsewhere; their sum is the embedding. With sequence
  * parallelism the sum is scattered; where positions are added to whole sequences, after that. */
-mal_ref mal_embed_rows(mal_builder *b, bool positions) {
+static mal_ref embed_rows(mal_builder *b, bool positions) {
   int64_t width = b->model->embedding_width ? b->model->embedding_width : b->hidden, n = b->tokens * width;
   mal_taken table = mal_take(b, MAL_W_EMBED, true, 1, "embedding.weight");
   mal_ref ids = mal_buffer_in(b, "ids", MAL_I64, b->tokens, MAL_R_IO), y = mal_buffer_new(b, "embedding", b->store, n);
@@ -67,7 +67,7 @@ static bool is_tied_across_stages(const mal_builder *b) {
 void mal_embed_block(mal_builder *b) {
   mal_params_init(b, b->model->weights, b->model->n_weights, of_embedding);
   if (is_tied_across_stages(b) && b->n_params && !b->lora) b->out->tied_elements = b->params[0].elements;
-  mal_ref y = project(b, mal_embed_rows(b, true));
+  mal_ref y = project(b, embed_rows(b, true));
   if (b->model->embed_norm) y = mal_norm_emit(b, MAL_W_EMBED_NORM, b->model->norm, y, b->hidden, "embedding.normed");
   if (b->profile->dropout) {
     mal_emit i = {.op = MAL_OP_DROPOUT, .dtype = b->store, .in = {y}, .v = {mal_elements(b, y)}};
@@ -101,7 +101,7 @@ void mal_mtp_block(mal_builder *b) {
   b->input = mal_buffer_in(b, "x", b->store, b->shard_tokens * b->hidden, MAL_R_IO);
   b->side[b->input].needs = !b->r->no_input_grad;
   mal_norm norm = b->model->norm;
-  mal_ref next = mal_norm_emit(b, MAL_W_MTP, norm, mal_embed_rows(b, false), b->hidden, "next.normed");
+  mal_ref next = mal_norm_emit(b, MAL_W_MTP, norm, embed_rows(b, false), b->hidden, "next.normed");
   mal_ref state = mal_norm_emit(b, MAL_W_MTP, norm, b->input, b->hidden, "hidden.normed");
   mal_ref both = mal_buffer_new(b, "next.hidden", b->store, 2 * b->shard_tokens * b->hidden);
   mal_forward(b, (mal_emit){.op = MAL_OP_COPY,

@@ -1,7 +1,8 @@
 #include "program/builder.h"
 #include <string.h>
 
-int64_t mal_dtype_size(mal_dtype t, int64_t elements) {
+/* Bytes, rounded up. */
+static int64_t dtype_size(mal_dtype t, int64_t elements) {
   return t == MAL_F4 ? (elements + 1) / 2 : elements * (int64_t)mal_dtype_bytes[t];
 }
 
@@ -44,7 +45,7 @@ mal_ref mal_buffer_new(mal_builder *b, const char *name, mal_dtype dtype, int64_
                                .dtype = dtype,
                                .cause = MAL_MEM_WORKSPACE,
                                .param = -1,
-                               .bytes = mal_dtype_size(dtype, elements)};
+                               .bytes = dtype_size(dtype, elements)};
   b->side[x] = (mal_side){.root = x, .again = x, .made_by = -1, .floating = true};
   return x;
 }
@@ -83,7 +84,7 @@ int64_t mal_elements(const mal_builder *b, mal_ref x) {
   return f->dtype == MAL_F4 ? f->bytes * 2 : f->bytes / (int64_t)mal_dtype_bytes[f->dtype];
 }
 
-mal_stream mal_stream_of(const mal_builder *b, unsigned axes) {
+static mal_stream stream_of(const mal_builder *b, unsigned axes) {
   if (axes & (MAL_AXES_SHARD | MAL_AXIS_BIT(MAL_AXIS_DP) | MAL_AXIS_BIT(MAL_AXIS_EDP))) return MAL_STREAM_DP;
   if (axes & (MAL_AXIS_BIT(MAL_AXIS_EP) | MAL_AXIS_BIT(MAL_AXIS_ETP))) return MAL_STREAM_EP;
   if (axes & MAL_AXIS_BIT(MAL_AXIS_CP)) return b->layout->overlap_cp > 0 ? MAL_STREAM_EP : MAL_STREAM_COMPUTE;
@@ -107,7 +108,7 @@ static bool is_chunked(const mal_builder *b, const mal_emit *i) {
 }
 
 static mal_emit *append(mal_builder *b, struct mal_listing *l, mal_emit i) {
-  if (i.axes && !i.stream && !i.plain_stream) i.stream = (uint8_t)mal_stream_of(b, i.axes);
+  if (i.axes && !i.stream && !i.plain_stream) i.stream = (uint8_t)stream_of(b, i.axes);
   if (is_chunked(b, &i)) i.flags |= MAL_INS_CHUNKED;
   i.cause = cause_of(&i) + 1;
   l->at = room_for(b->a, l->at, l->count, &l->room, sizeof *l->at);

@@ -111,7 +111,6 @@ mal_ref mal_root(const mal_builder *b, mal_ref x);
 int64_t mal_elements(const mal_builder *b, mal_ref x);
 void mal_forward(mal_builder *b, mal_emit i);       /* onto the tape, and into F unless silent */
 void mal_backward_emit(mal_builder *b, mal_emit i); /* into b->into */
-mal_stream mal_stream_of(const mal_builder *b, unsigned axes);
 mal_status mal_builder_finish(mal_builder *b, mal_block *out);
 static inline mal_buffer *mal_at(const mal_builder *b, mal_ref x) { return &b->buffers[x]; }
 
@@ -170,7 +169,6 @@ void mal_linear_emit(mal_builder *b, mal_linear *l);
 mal_ref mal_enter_column(mal_builder *b, mal_ref x, bool low);
 mal_ref mal_leave_row(mal_builder *b, mal_ref x); /* partial sums → rows of this rank, reduced over tp */
 mal_dtype mal_product_type(const mal_builder *b); /* of products that are not in low precision */
-mal_ref mal_low(mal_builder *b, mal_ref x);       /* cast to gemm's type when that is low */
 
 /* --- parts of layers --- */
 mal_ref mal_norm_emit(mal_builder *b, mal_weight_role role, mal_norm norm, mal_ref x, int64_t width, const char *name);
@@ -184,7 +182,6 @@ mal_ref mal_core_emit(mal_builder *b, mal_ref q, mal_ref k,
 mal_ref mal_out_projection(mal_builder *b, mal_ref x, mal_ref *bias);
 mal_ref mal_activation_emit(mal_builder *b, mal_ref gate, mal_ref up);                   /* up 0: not gated */
 mal_ref mal_sum_emit(mal_builder *b, mal_ref x, mal_ref y, mal_ref z, const char *name); /* 0: left out */
-mal_ref mal_embed_rows(mal_builder *b, bool positions);                                  /* rows of this rank */
 mal_ref mal_moe_emit(mal_builder *b, mal_ref x); /* rows of this rank in and out */
 mal_ref mal_residual_emit(mal_builder *b, mal_ref x, mal_ref bias, mal_ref residual, const char *name);
 
@@ -202,5 +199,4 @@ void mal_unit_lists(mal_builder *b);                             /* GATHER and R
 enum { MAL_ALIGN = 64 };
 static inline int64_t mal_align(int64_t bytes) { return (bytes + MAL_ALIGN - 1) / MAL_ALIGN * MAL_ALIGN; }
 static inline int64_t mal_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t mal_dtype_size(mal_dtype t, int64_t elements); /* bytes, rounded up */
 #endif

@@ -27,32 +27,29 @@ static double no_flops(const mal_instruction *i, const mal_sizes *s) {
   return 0;
 }
 
-#define IN(i)  (1u << (i))
-#define OUT(i) (1u << (8 + (i)))
-
 const mal_op_row mal_ops[] = {
-    [MAL_OP_MATMUL] = {"matmul", MAL_TIME_MATMUL, IN(0) | IN(1), matmul_flops},
-    [MAL_OP_ATTENTION] = {"attention", MAL_TIME_ATTENTION, IN(0) | IN(1) | IN(2) | OUT(0) | OUT(1), attention_flops},
-    [MAL_OP_SOFTMAX] = {"softmax", MAL_TIME_MEMORY, OUT(0), no_flops},
-    [MAL_OP_NORM] = {"norm", MAL_TIME_MEMORY, IN(0) | IN(1) | OUT(1), no_flops},
-    [MAL_OP_ROPE] = {"rope", MAL_TIME_MEMORY, 0, no_flops},
-    [MAL_OP_ACTIVATION] = {"activation", MAL_TIME_MEMORY, IN(0) | IN(1), no_flops},
-    [MAL_OP_DROPOUT] = {"dropout", MAL_TIME_MEMORY, OUT(1), no_flops},
-    [MAL_OP_EMBED] = {"embed", MAL_TIME_MEMORY, IN(0), no_flops},
-    [MAL_OP_CROSS_ENTROPY] = {"cross-entropy", MAL_TIME_MEMORY, IN(1) | OUT(0) | OUT(1), no_flops},
-    [MAL_OP_ROUTE] = {"route", MAL_TIME_MEMORY, OUT(0), no_flops},
-    [MAL_OP_PERMUTE] = {"permute", MAL_TIME_MEMORY, IN(0) | IN(1) | IN(2), no_flops},
-    [MAL_OP_CAST] = {"cast", MAL_TIME_MEMORY, 0, no_flops},
-    [MAL_OP_ADD] = {"add", MAL_TIME_MEMORY, 0, no_flops},
-    [MAL_OP_FILL] = {"fill", MAL_TIME_MEMORY, 0, no_flops},
-    [MAL_OP_COPY] = {"copy", MAL_TIME_OFFLOAD, 0, no_flops},
-    [MAL_OP_REDUCE_ROWS] = {"reduce-rows", MAL_TIME_MEMORY, 0, no_flops},
-    [MAL_OP_COLLECTIVE] = {"collective", MAL_TIME_TP, 0, no_flops},
-    [MAL_OP_SEND] = {"send", MAL_TIME_PP, 0, no_flops},
-    [MAL_OP_RECV] = {"recv", MAL_TIME_PP, 0, no_flops},
-    [MAL_OP_SUM_SQUARES] = {"sum-squares", MAL_TIME_OPTIMIZER, 0, no_flops},
-    [MAL_OP_OPTIMIZER] = {"optimizer", MAL_TIME_OPTIMIZER, 0, no_flops},
-    [MAL_OP_SCALE] = {"scale", MAL_TIME_MEMORY, IN(0) | IN(1), no_flops},
+    [MAL_OP_MATMUL] = {"matmul", MAL_TIME_MATMUL, matmul_flops},
+    [MAL_OP_ATTENTION] = {"attention", MAL_TIME_ATTENTION, attention_flops},
+    [MAL_OP_SOFTMAX] = {"softmax", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_NORM] = {"norm", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_ROPE] = {"rope", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_ACTIVATION] = {"activation", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_DROPOUT] = {"dropout", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_EMBED] = {"embed", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_CROSS_ENTROPY] = {"cross-entropy", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_ROUTE] = {"route", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_PERMUTE] = {"permute", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_CAST] = {"cast", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_ADD] = {"add", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_FILL] = {"fill", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_COPY] = {"copy", MAL_TIME_OFFLOAD, no_flops},
+    [MAL_OP_REDUCE_ROWS] = {"reduce-rows", MAL_TIME_MEMORY, no_flops},
+    [MAL_OP_COLLECTIVE] = {"collective", MAL_TIME_TP, no_flops},
+    [MAL_OP_SEND] = {"send", MAL_TIME_PP, no_flops},
+    [MAL_OP_RECV] = {"recv", MAL_TIME_PP, no_flops},
+    [MAL_OP_SUM_SQUARES] = {"sum-squares", MAL_TIME_OPTIMIZER, no_flops},
+    [MAL_OP_OPTIMIZER] = {"optimizer", MAL_TIME_OPTIMIZER, no_flops},
+    [MAL_OP_SCALE] = {"scale", MAL_TIME_MEMORY, no_flops},
 };
 static_assert(sizeof mal_ops / sizeof *mal_ops == MAL_OPS, "a row for each opcode");
 

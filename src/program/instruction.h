@@ -1,4 +1,4 @@
-/* The instruction table. One row per opcode says its sizes, FLOPs, what its gradient needs, and its cause in time.
+/* The instruction table. One row per opcode says its name, FLOPs, and its cause in time.
  *
  * An instruction names its operands by index into its block's buffer table, which holds {region, offset, bytes, dtype}
  * once for all that touch the buffer: so an instruction stays one cache line and every reader (price, simulate, run,
@@ -151,7 +151,6 @@ typedef struct mal_instruction {
 typedef struct mal_op_row {
   const char *name;
   mal_time_cause cause;
-  uint16_t saves; /* gradient reads: bit i = input i, bit 8+j = output j */
   /* FLOPs of one execution (multiply and add are two); memory-bound kernels count 0 as is the field's custom. */
   double (*flops)(const mal_instruction *i, const mal_sizes *s);
 } mal_op_row;

@@ -7,7 +7,8 @@
 
 mal_dtype mal_product_type(const mal_builder *b) { return b->gemm == MAL_TF32 ? MAL_TF32 : b->store; }
 
-mal_ref mal_low(mal_builder *b, mal_ref x) {
+/* Cast to the products' type when that is low. */
+static mal_ref low_of(mal_builder *b, mal_ref x) {
   if (!b->low || mal_at(b, x)->dtype == b->gemm) return x;
   mal_ref root = mal_root(b, x);
   if (!b->side[root].low) {
@@ -30,7 +31,7 @@ mal_ref mal_enter_column(mal_builder *b, mal_ref x, bool low) {
                               .out = {y}});
     return y;
   }
-  if (low) x = mal_low(b, x);
+  if (low) x = low_of(b, x);
   mal_buffer f = *mal_at(b, x);
   mal_ref y = mal_buffer_new(b, f.name, (mal_dtype)f.dtype, mal_elements(b, x) * b->tp);
   mal_forward(b, (mal_emit){.op = MAL_OP_COLLECTIVE,
@@ -98,7 +99,7 @@ static mal_ref operand(mal_builder *b, const mal_taken *w, bool high) {
 /* y[rows, Σ pieces] = x · wᵀ (+ bias). */
 static void product(mal_builder *b, mal_linear *l, const mal_taken *w, mal_ref bias, int from, int to) {
   bool low = b->low && !l->high;
-  mal_ref x = low ? mal_low(b, l->x) : l->x;
+  mal_ref x = low ? low_of(b, l->x) : l->x;
   int64_t columns = 0, batch = l->batch ? l->batch : 1;
   mal_emit i = {.op = MAL_OP_MATMUL,
                 .dtype = low ? b->gemm : mal_product_type(b),

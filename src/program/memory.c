@@ -197,10 +197,9 @@ static phase end_phase(const mal_block *b, mal_stage *stage) {
 /* Communicators that a rank holds: one per group of more than one rank, and one for all. */
 static int64_t communicators(const mal_plan *plan) {
   const mal_layout *l = &plan->layout;
-  bool experts = false;
-  for (int i = 0; i < plan->model.n_kinds; i++) experts = experts || plan->model.kinds[i].mlp == MAL_MLP_MOE;
   int64_t n = (mal_layout_world(l) > 1) + (l->tp > 1) + (l->cp > 1) + (l->cp * l->dp > 1) + (l->pp > 1);
-  if (experts) n += (l->ep > 1) + (l->etp > 1 && l->etp != l->tp) + (l->ep > 1 && mal_layout_edp(l) > 1);
+  if (mal_model_has_experts(&plan->model))
+    n += (l->ep > 1) + (l->etp > 1 && l->etp != l->tp) + (l->ep > 1 && mal_layout_edp(l) > 1);
   if (l->zero == 3 && l->hybrid > 0 && l->hybrid < l->cp * l->dp) n++;
   return n;
 }

@@ -14,7 +14,7 @@ double mal_interval_daly_s(double write_s, double mttf_s) {
   if (isinf(mttf_s)) return INFINITY;
   if (write_s >= 2 * mttf_s) return mttf_s;
   double ratio = write_s / (2 * mttf_s);
-  return sqrt(2 * write_s * mttf_s) * (1 + sqrt(ratio) / 3 + ratio / 9) - write_s;
+  return mal_interval_young_s(write_s, mttf_s) * (1 + sqrt(ratio) / 3 + ratio / 9) - write_s;
 }
 
 double mal_ettr(double mttf_s, double restart_s, double interval_s, double write_s) {
