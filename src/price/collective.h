@@ -1,4 +1,4 @@
-/* Time of a collective on a group: algorithm → transfers, one table. The simulator plays the same transfers.
+/* Time of a collective on a group: algorithm → transfers, one table.
  *
  * Each row of the table says, for one collective of `bytes`, what one rank sends over its inner link (NVLink or PCIe), what it
  * sends over its NICs, and how many hops of latency lie one after another. Time = transfers, the slower of the two links when the
@@ -37,16 +37,6 @@ typedef struct mal_reach {
   double hop_s, net_s, start_s; /* latency of one hop inside and between domains; start of the kernel */
 } mal_reach;
 mal_reach mal_group_reach(const mal_machine *m, const mal_group *g);
-
-/* What one rank sends over each link, in order: the row of the table applied. */
-typedef struct mal_transfers {
-  double inner_bytes, nic_bytes; /* of one rank */
-  int64_t inner_hops, net_hops;  /* of latency, one after another */
-  double efficiency;             /* share of link bandwidth that the algorithm's flow control leaves */
-  bool phases;                   /* inner and network phases follow one another rather than overlap */
-} mal_transfers;
-/* False when the hardware or the collective does not have this algorithm. */
-bool mal_collective_transfers(const mal_reach *r, mal_collective c, double bytes, mal_algorithm a, mal_transfers *t);
 
 typedef struct mal_collective_time {
   mal_algorithm algorithm;
