@@ -56,6 +56,19 @@ static void cells_and_blanks(void **state) {
   mal_arena_free(&t.arena);
 }
 
+static void a_degree_of_zero(void **state) {
+  (void)state;
+  table t;
+  make(&t, "a,Megatron-LM,GPT,22,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,8,1,1,0,1,full,4,4,2048,fp16,0,0,0,1.42,,,,"
+           ",K,z\n"
+           "b,Megatron-LM,GPT,22,48,6144,24576,64,64,51200,0,,,A100-80,8,8,,,,,0,1,full,4,4,2048,fp16,0,0,0,1.42,,,,"
+           ",K,z\n");
+  assert_null(t.rows.rows[0].skipped);
+  assert_int_equal(t.rows.rows[0].plan->layout.cp, 1);
+  assert_int_equal(t.rows.rows[1].plan->layout.tp, 8);
+  mal_arena_free(&t.arena);
+}
+
 static void network_speeds(void **state) {
   (void)state;
   double x = 0;
@@ -137,8 +150,9 @@ static void published_table(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(cells_and_blanks), cmocka_unit_test(network_speeds), cmocka_unit_test(patterns),
-      cmocka_unit_test(conventions),      cmocka_unit_test(quantiles),      cmocka_unit_test(published_table),
+      cmocka_unit_test(cells_and_blanks), cmocka_unit_test(a_degree_of_zero), cmocka_unit_test(network_speeds),
+      cmocka_unit_test(patterns),         cmocka_unit_test(conventions),      cmocka_unit_test(quantiles),
+      cmocka_unit_test(published_table),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,6 +70,7 @@ static void fill_split(mal_filled *f, const mal_machine *machine, mal_layout *l)
   const mal_framework *w = f->row->framework;
   const mal_recipe *r = f->row->recipe;
   l->cp = fill(f, "cp", t->cp, r ? r->cp : MAL_BLANK, MAL_BLANK, 1);
+  if (l->cp < 1) l->cp = 1;
   if (t->tp < 0 && t->pp < 0 && t->dp < 0 && w->tp > 0) {
     l->tp = fill(f, "tp", t->tp, MAL_BLANK, w->tp, 1);
     l->pp = fill(f, "pp", t->pp, MAL_BLANK, w->pp, 1);
@@ -88,7 +89,6 @@ static void fill_split(mal_filled *f, const mal_machine *machine, mal_layout *l)
   }
   if (l->tp < 1) l->tp = 1;
   if (l->pp < 1) l->pp = 1;
-  if (l->cp < 1) l->cp = 1;
   l->dp = 0;
 }
 
