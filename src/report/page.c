@@ -126,6 +126,15 @@ void mal_page_field(mal_page *p, size_t indent, const char *label, const char *f
   mal_page_wrap(p, width < indent ? indent : width + 1, indent, inner.text);
 }
 
+const char *mal_spaced(mal_arena *a, const char *keys) {
+  char *text = mal_alloc(a, 2 * strlen(keys) + 1), *to = text;
+  for (; *keys; keys++) {
+    *to++ = *keys;
+    if (*keys == ',') *to++ = ' ';
+  }
+  return text;
+}
+
 /* A word, or an option with its value: what no line break may part. */
 static size_t unit_length(const char *text) {
   size_t length = strcspn(text, " \n");

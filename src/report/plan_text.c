@@ -47,16 +47,6 @@ static void put_machine(mal_page *p, const mal_plan *plan) {
                    m->gpu->title, mal_show_int(m->nodes), m->node->title);
 }
 
-/* "tp=8, dp=1": so that it wraps. */
-static const char *spaced(mal_arena *a, const char *keys) {
-  char *text = mal_alloc(a, 2 * strlen(keys) + 1), *to = text;
-  for (; *keys; keys++) {
-    *to++ = *keys;
-    if (*keys == ',') *to++ = ' ';
-  }
-  return text;
-}
-
 static void put_question(mal_page *p, const mal_answer *a) {
   const mal_plan *plan = &a->plan;
   const mal_job *j = &plan->job;
@@ -65,7 +55,7 @@ static void put_question(mal_page *p, const mal_answer *a) {
   mal_page_field(p, LABEL, _("job"), _("%s in %s with %s (%s), sequences of %s tokens"), mal_train_name[j->train],
                  mal_precision_name[j->precision], mal_optimizer_name[j->optimizer],
                  mal_types_words(p->arena, plan->profile, j), mal_show_int(j->seq));
-  mal_page_field(p, LABEL, _("layout"), "%s", spaced(p->arena, mal_plan_layout(p->arena, plan)));
+  mal_page_field(p, LABEL, _("layout"), "%s", mal_spaced(p->arena, mal_plan_layout(p->arena, plan)));
   mal_page_field(p, LABEL, _("batch"), _("%s sequences (micro-batch × accumulation × dp), %s tokens a step"),
                  plan->arithmetic, mal_show_int(j->global_batch * j->seq));
   mal_page_field(p, LABEL, _("profile"), _("%s%s: %s"), plan->profile->name,

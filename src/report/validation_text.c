@@ -32,10 +32,26 @@ static void put_rows(mal_page *p, const mal_validation *v) {
   mal_page_put(p, "\n");
 }
 
+/* Bytes of the first line of a group's name, so that the table keeps to 80 columns. */
+static size_t name_line(const char *name) {
+  enum { WIDEST = 15 };
+  size_t length = strlen(name), cut = WIDEST;
+  if (length <= WIDEST) return length;
+  while (cut && name[cut] != ' ' && name[cut - 1] != '-') cut--;
+  if (cut) return cut;
+  for (cut = WIDEST; ((unsigned char)name[cut] & 0xc0) == 0x80;) cut--;
+  return cut;
+}
+
 static void put_group(mal_table *t, mal_arena *a, mal_style style, const mal_summary *m) {
-  mal_table_row(t, style, m->name, mal_print(a, "%d", m->n), percent(a, m->mean_abs_error),
-                percent(a, m->median_abs_error), percent(a, m->p90_abs_error), signed_percent(a, m->bias),
-                mal_print(a, "%.0f", 100 * m->interval_coverage), mal_print(a, "%.0f", 100 * m->interval_width),
+  const char *name = m->name;
+  for (size_t line; line = name_line(name), name[line]; name += line + strspn(name + line, " "))
+    mal_table_row(t, style, mal_print(a, "%.*s", (int)line, name), "", "", "", "", "", "", "", "", "", "");
+  bool timed = m->n > 0;
+  mal_table_row(t, style, name, mal_print(a, "%d", m->n), timed ? percent(a, m->mean_abs_error) : "",
+                timed ? percent(a, m->median_abs_error) : "", timed ? percent(a, m->p90_abs_error) : "",
+                timed ? signed_percent(a, m->bias) : "", timed ? mal_print(a, "%.0f", 100 * m->interval_coverage) : "",
+                timed ? mal_print(a, "%.0f", 100 * m->interval_width) : "",
                 m->n_memory ? mal_print(a, "%d", m->n_memory) : "",
                 m->n_memory ? percent(a, m->memory_median_abs_error) : "",
                 m->n_memory ? percent(a, m->memory_p90_abs_error) : "");
@@ -104,16 +120,20 @@ bool mal_report_validation_row(mal_page *p, const mal_validation *v, const char 
     return true;
   }
   const mal_plan *plan = row->plan;
-  mal_page_field(p, 12, _("model"), "%s", row->model_spec);
+  mal_page_field(p, 12, _("model"), "%s", mal_spaced(p->arena, row->model_spec));
   mal_page_field(p, 12, _("machine"), "%s, %s, %.0f NICs of %s", plan->machine.name, plan->machine.node->name,
                  plan->machine.node->nics.value, mal_show_rate(plan->machine.node->nic_bytes_per_s.value, "B/s"));
   mal_page_field(p, 12, _("profile"), "%s", plan->profile->name);
-  mal_page_field(p, 12, _("layout"), "%s; %s", mal_layout_show(p->arena, &plan->layout), plan->arithmetic);
+  mal_page_field(p, 12, _("layout"), "%s; %s", mal_spaced(p->arena, mal_layout_show(p->arena, &plan->layout)),
+                 plan->arithmetic);
   if (j->measured_from)
     mal_page_field(p, 12, _("step"), "%s measured (%s), %s predicted, error %+.1f %%", mal_show_time(j->measured_s),
                    j->measured_from, mal_show_time(j->predicted_s), 100 * j->error);
-  mal_page_field(p, 12, _("memory"), "%s measured, %s predicted", mal_show_bytes(j->measured_bytes),
-                 mal_show_bytes(j->predicted_bytes));
+  if (j->measured_bytes > 0)
+    mal_page_field(p, 12, _("memory"), "%s measured, %s predicted", mal_show_bytes(j->measured_bytes),
+                   mal_show_bytes(j->predicted_bytes));
+  else
+    mal_page_field(p, 12, _("memory"), "%s predicted", mal_show_bytes(j->predicted_bytes));
   for (int c = 0; c < MAL_TIME_CAUSES; c++)
     if (j->time_s[c] > 0)
       mal_page_put(p, "  %-20s %10.4f s  %5.1f %%\n", _(mal_time_words[c]), j->time_s[c],
