@@ -2,10 +2,11 @@
  *
  *   fit RUNS.csv [--write] [--rounds N] [--per-family N] [--threads N] [--out FILE] [--only PATTERN] [--no-cv]
  *
- * Every row is lowered once; constants touch only its price. Log error of step time, soft-L1 loss, each family with equal
- * weight, a Gaussian prior around `prior` whose width is a quarter of [lo, hi], hard bounds. Gauss-Newton with a numeric
- * Jacobian; the inner problem is solved by fit_solve.h. Three results beside the fit itself: a model or size left out
- * inside each family; a family left out; the constants that lie on a bound. --write puts values into the catalogue. */
+ * Every row is lowered once; constants touch only its price. Log error of step time, soft-L1 loss, families of
+ * equal weight but for those of few rows, a Gaussian prior around `prior` whose width is a quarter of [lo, hi], hard bounds.
+ * Gauss-Newton with a numeric Jacobian; the inner problem is solved by fit_solve.h. Three results beside the fit itself: a
+ * model or size left out inside each family; a family left out (both one step of the model that is linear around the whole
+ * fit, priced exactly); the constants that lie on a bound. --write puts values into the catalogue. */
 #include "check/statistics.h"
 #include "check/validate.h"
 #include "core/catalog.h"

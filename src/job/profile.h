@@ -100,8 +100,8 @@ typedef struct mal_profile {
   int64_t context_bytes, communicator_bytes; /* CUDA context + library workspaces; per process group of size > 1 */
   double slack;                              /* allocator: share of dynamic memory lost to fragmentation and rounding */
 
-  /* half width of the 80 % interval of step time, in its logarithm, dense models and those with experts: 80th percentile of the
-   * errors on this profile's runs when their source was left out of the fit (bench/fit); 0: by class of plan */
+  /* half width of the 80 % interval of step time, in its logarithm, dense models and those with experts: what suits the
+   * errors of each source of this profile's runs best, that source left out of the fit (bench/fit); 0: by class of plan */
   double interval, interval_moe;
 
   /* (iii) fitted */

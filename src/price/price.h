@@ -35,7 +35,7 @@ typedef struct mal_estimate {
   double tokens_per_s, model_flops_per_s_per_gpu, mfu,
       hfu;                    /* MFU: model FLOPs, causal attention halved, over dense peak of the
                                                                precision's product type; HFU: executed FLOPs */
-  mal_interval step_interval; /* from the residuals of the fit, by class of plan */
+  mal_interval step_interval; /* the profile's width, else that of the class of plan */
   const char *interval_class;
   double tokens_to_target, time_to_target_s, goodput, gpu_hours, energy_kwh,
       cost_usd;                                   /* 0 when not asked or not priced */
