@@ -24,7 +24,7 @@ enum { GAP = 16 };
 enum { GAP = 0 };
 #endif
 
-enum { ALIGN = 16, FIRST_BLOCK = 16 << 10, LARGEST_STEP = 4 << 20 };
+enum { ALIGN = 16, FIRST_BLOCK = 16 << 10, LARGEST_STEP = 4 << 20, WRITING_ROOM = 4096 };
 
 typedef struct mal_arena_block {
   struct mal_arena_block *next;
@@ -143,4 +143,22 @@ char *mal_print(mal_arena *a, const char *format, ...) {
   if (length >= 0) vsnprintf(p, (size_t)length + 1, format, again);
   va_end(again);
   return p;
+}
+
+void mal_write(mal_writing *w, const char *format, ...) {
+  for (;;) {
+    va_list arguments;
+    va_start(arguments, format);
+    size_t room = w->size - w->used;
+    int n = vsnprintf(room ? w->text + w->used : NULL, room, format, arguments);
+    va_end(arguments);
+    if (n < 0) return;
+    if ((size_t)n < room) {
+      w->used += (size_t)n;
+      return;
+    }
+    size_t size = 2 * w->size + (size_t)n + WRITING_ROOM;
+    w->text = mal_grow(w->arena, w->text, w->size, size, 1);
+    w->size = size;
+  }
 }

@@ -19,6 +19,13 @@ void *mal_alloc_array(mal_arena *a, size_t count, size_t size);
 void *mal_grow(mal_arena *a, void *old, size_t old_count, size_t new_count, size_t size);
 char *mal_copy(mal_arena *a, const char *text);
 char *mal_print(mal_arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A text that grows at its end. Begin with {.arena = a}; text is NULL until something was written. */
+typedef struct mal_writing {
+  mal_arena *arena;
+  char *text;
+  size_t used, size; /* without its final zero; room */
+} mal_writing;
+void mal_write(mal_writing *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mal_on_out_of_memory(void (*handler)(size_t bytes));
 
 #define MAL_NEW(arena, type)      ((type *)mal_alloc((arena), sizeof(type)))

@@ -9,62 +9,36 @@
 
 enum { COLUMNS = 80, MAX_PERIOD = 96 };
 
-typedef struct page {
-  mal_arena *arena;
-  char *text;
-  size_t used, size;
-} page;
-
-static void put(page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(page *p, const char *format, ...) {
-  for (;;) {
-    va_list arguments;
-    va_start(arguments, format);
-    size_t room = p->size - p->used;
-    int n = vsnprintf(room ? p->text + p->used : NULL, room, format, arguments);
-    va_end(arguments);
-    if (n < 0) return;
-    if ((size_t)n < room) {
-      p->used += (size_t)n;
-      return;
-    }
-    size_t size = 2 * p->size + (size_t)n + 4096;
-    p->text = mal_grow(p->arena, p->text, p->size, size, 1);
-    p->size = size;
-  }
-}
-
 /* A line built of words that breaks before column 80; what follows a break is indented. */
 typedef struct line {
-  page *p;
+  mal_writing *p;
   int indent;
   size_t width;
   bool fresh; /* nothing but blanks yet */
 } line;
 
-static line begin(page *p, int at, int indent) {
-  put(p, "%*s", at, "");
+static line begin(mal_writing *p, int at, int indent) {
+  mal_write(p, "%*s", at, "");
   return (line){p, indent, (size_t)at, true};
 }
 
 static void word(line *l, const char *text) {
   size_t width = mal_utf8_width(text);
   if (!l->fresh && l->width + 1 + width > COLUMNS) {
-    put(l->p, "\n%*s", l->indent, "");
+    mal_write(l->p, "\n%*s", l->indent, "");
     l->width = (size_t)l->indent;
   } else if (!l->fresh) {
-    put(l->p, " ");
+    mal_write(l->p, " ");
     l->width++;
   }
-  put(l->p, "%s", text);
+  mal_write(l->p, "%s", text);
   l->width += width;
   l->fresh = false;
 }
 
 /* A label that fills the line's indent, so that what follows stands in one column with what is wrapped. */
-static line labelled(page *p, const char *label, int indent) {
-  put(p, "  %-*s", indent - 2, label);
+static line labelled(mal_writing *p, const char *label, int indent) {
+  mal_write(p, "  %-*s", indent - 2, label);
   return (line){p, indent, (size_t)indent, true};
 }
 
@@ -75,13 +49,13 @@ static void amount(line *l, const char *name, double bytes, bool last) {
   word(l, text);
 }
 
-static void amounts(page *p, const char *label, const char *const *names, const int64_t *bytes, int n) {
+static void amounts(mal_writing *p, const char *label, const char *const *names, const int64_t *bytes, int n) {
   line l = labelled(p, label, 12);
   int last = n - 1;
   while (last > 0 && !bytes[last]) last--;
   for (int i = 0; i <= last; i++)
     if (bytes[i]) amount(&l, names[i], (double)bytes[i], i == last);
-  put(p, "\n");
+  mal_write(p, "\n");
 }
 
 static void words(line *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -119,7 +93,7 @@ static void put_group(line *l, const mal_plan *plan, unsigned axes) {
   words(l, "%s(%lld)", text, (long long)mal_instruction_group(plan, axes).size);
 }
 
-static void put_instruction(page *p, const mal_plan *plan, const mal_block *b, const mal_instruction *i) {
+static void put_instruction(mal_writing *p, const mal_plan *plan, const mal_block *b, const mal_instruction *i) {
   const mal_sizes *s = &b->sizes[i->sizes];
   const char *const *names = mal_size_names(i->op);
   line l = begin(p, 6, 10);
@@ -135,27 +109,27 @@ static void put_instruction(page *p, const mal_plan *plan, const mal_block *b, c
   for (int k = 0; k < 2; k++)
     if (i->wait[k] != MAL_NO_EVENT) words(&l, "wait#%d", i->wait[k]);
   if (i->record != MAL_NO_EVENT) words(&l, "record#%d", i->record);
-  put(p, "\n");
+  mal_write(p, "\n");
 }
 
-static void put_block(page *p, const mal_plan *plan, const mal_block *b, int index) {
+static void put_block(mal_writing *p, const mal_plan *plan, const mal_block *b, int index) {
   line l = begin(p, 0, 4);
   words(&l, "block %d: %s", index, b->name ? b->name : mal_class_name[b->block_class]);
-  put(p, "\n");
+  mal_write(p, "\n");
   l = begin(p, 2, 4);
   if (b->dense_elements + b->expert_elements > 0)
     words(&l, "%s trained,", mal_show_count((double)(b->dense_elements + b->expert_elements)));
   if (b->frozen_dense_elements + b->frozen_expert_elements > 0)
     words(&l, "%s frozen,", mal_show_count((double)(b->frozen_dense_elements + b->frozen_expert_elements)));
   words(&l, "stash %s", mal_show_bytes((double)b->stash_bytes));
-  put(p, "\n");
+  mal_write(p, "\n");
   for (int list = 0; list < MAL_LISTS; list++) {
     if (b->count[list] == 0) continue;
-    put(p, "    %s: %d instructions, %s FLOPs, work %s\n", mal_list_name[list], b->count[list],
-        mal_show_count(b->flops[list]), mal_show_bytes((double)b->work_bytes[list]));
+    mal_write(p, "    %s: %d instructions, %s FLOPs, work %s\n", mal_list_name[list], b->count[list],
+              mal_show_count(b->flops[list]), mal_show_bytes((double)b->work_bytes[list]));
     for (int i = 0; i < b->count[list]; i++) put_instruction(p, plan, b, &b->list[list][i]);
   }
-  put(p, "\n");
+  mal_write(p, "\n");
 }
 
 /* --- schedules ---------------------------------------------------------------------------------------------------------- */
@@ -187,7 +161,7 @@ static void put_period(line *l, const mal_step *s, int64_t period, int64_t times
 }
 
 /* The computations of a stage, repeated parts folded: "F×3 (F BW)×13 BW×3". */
-static void put_schedule(page *p, const mal_program *program, int64_t stage) {
+static void put_schedule(mal_writing *p, const mal_program *program, int64_t stage) {
   mal_error e;
   mal_step *steps;
   int64_t count, n = 0;
@@ -204,58 +178,58 @@ static void put_schedule(page *p, const mal_program *program, int64_t stage) {
     put_period(&l, &steps[i], best, times, program->stages[stage].n_chunks > 1 && steps[i].op <= MAL_S_BW);
     i += best * times;
   }
-  put(p, "\n");
+  mal_write(p, "\n");
 }
 
 /* --- stages ------------------------------------------------------------------------------------------------------------- */
 
-static void put_chunk(page *p, const mal_chunk *c, int index) {
+static void put_chunk(mal_writing *p, const mal_chunk *c, int index) {
   line l = begin(p, 2, 12);
   words(&l, "chunk %d: part %d, %lld micro-batches, %lld in flight", index, c->part, (long long)c->micro_batches,
         (long long)c->slots);
   amount(&l, "of", (double)c->stash_bytes, false);
   word(&l, "blocks");
   for (int i = 0; i < c->n_runs; i++) words(&l, "%d×%lld", c->runs[i].block, (long long)c->runs[i].count);
-  put(p, "\n");
+  mal_write(p, "\n");
 }
 
-static void put_stage(page *p, const mal_program *program, int64_t index) {
+static void put_stage(mal_writing *p, const mal_program *program, int64_t index) {
   const mal_stage *s = &program->stages[index];
-  put(p, "stage %lld of %lld: %s%s\n", (long long)index + 1, (long long)program->plan->layout.pp,
-      mal_show_bytes((double)s->total_bytes), index == program->worst_stage ? ", the most" : "");
+  mal_write(p, "stage %lld of %lld: %s%s\n", (long long)index + 1, (long long)program->plan->layout.pp,
+            mal_show_bytes((double)s->total_bytes), index == program->worst_stage ? ", the most" : "");
   for (int c = 0; c < s->n_chunks; c++) put_chunk(p, &s->chunks[c], c);
-  put(p, "  end: sync block %d, optimizer block %d\n", s->sync, s->optimizer);
+  mal_write(p, "  end: sync block %d, optimizer block %d\n", s->sync, s->optimizer);
   amounts(p, "regions:", mal_region_name, s->region_bytes, MAL_REGIONS);
   amounts(p, "memory:", mal_memory_name, s->memory_bytes, MAL_MEM_CAUSES);
   if (s->host_bytes || s->nvme_bytes)
-    put(p, "  offload:  host %s, NVMe %s\n", mal_show_bytes((double)s->host_bytes),
-        mal_show_bytes((double)s->nvme_bytes));
+    mal_write(p, "  offload:  host %s, NVMe %s\n", mal_show_bytes((double)s->host_bytes),
+              mal_show_bytes((double)s->nvme_bytes));
   put_schedule(p, program, index);
-  put(p, "\n");
+  mal_write(p, "\n");
 }
 
-static void put_head(page *p, const mal_program *program) {
+static void put_head(mal_writing *p, const mal_program *program) {
   const mal_plan *plan = program->plan;
   line l = begin(p, 0, 2);
   words(&l, "%s on %s, profile %s:", plan->model.name, plan->machine.name, plan->profile->name);
   for (char *save = NULL, *w = strtok_r(mal_layout_show(p->arena, &plan->layout), ",", &save); w;
        w = strtok_r(NULL, ",", &save))
     word(&l, w);
-  put(p, "\n");
+  mal_write(p, "\n");
   l = begin(p, 0, 2);
   words(&l, "%lld micro-batches; a step of all ranks: %.4g model FLOPs, %.4g executed",
         (long long)program->micro_batches, program->model_flops, program->hardware_flops);
-  put(p, "\n");
+  mal_write(p, "\n");
   l = begin(p, 0, 2);
   words(&l, "a rank of the busiest stage sends in a step:");
   for (int i = 0; i <= MAL_AXES; i++)
     if (program->bytes_sent[i] > 0)
       amount(&l, i < MAL_AXES ? mal_axis_name[i] : "stages", program->bytes_sent[i], true);
-  put(p, "\n\n");
+  mal_write(p, "\n\n");
 }
 
 char *mal_program_text(mal_arena *a, const mal_program *program) {
-  page p = {.arena = a};
+  mal_writing p = {.arena = a};
   put_head(&p, program);
   for (int i = 0; i < program->n_blocks; i++) put_block(&p, program->plan, &program->blocks[i], i);
   for (int64_t s = 0; s < program->plan->layout.pp; s++) put_stage(&p, program, s);
