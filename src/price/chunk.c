@@ -97,8 +97,10 @@ double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause
       for (int k = 0; k < MAL_TIME_CAUSES; k++) cause_s[k] += count * one[k];
   }
   if (!has_unit_traffic(p)) return seconds;
+  const mal_plan *plan = p->program->plan;
+  bool alone = plan->layout.dp * plan->layout.cp == 1; /* a shard group of one: its gather is a cast in memory */
   double traffic = unit_traffic(p, c, pass, reduces_each(p));
-  if (cause_s) cause_s[MAL_TIME_DP] += traffic;
+  if (cause_s) cause_s[alone ? MAL_TIME_MEMORY : MAL_TIME_DP] += traffic;
   return seconds + traffic;
 }
 

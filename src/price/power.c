@@ -17,6 +17,8 @@ double mal_power_w(const mal_machine *m, const double *time_s, double step_s) {
   for (int c = 0; c < MAL_TIME_CAUSES; c++) busy += drawn[c] * time_s[c];
   double gpus = (double)m->gpus_per_node, gpu_w = idle + (tdp - idle) * (step_s > 0 ? busy / step_s : 0);
   double rating = m->node->max_power_w.value, all = (double)m->node->gpus * tdp;
-  double rest = rating > all ? rest_of_node * (rating - all) : rest_if_unknown * gpus * tdp;
+  double share =
+      m->node->gpus > 0 ? gpus / (double)m->node->gpus : 1; /* of the rest, as cost counts a part of a node */
+  double rest = rating > all ? share * rest_of_node * (rating - all) : rest_if_unknown * gpus * tdp;
   return (double)m->nodes * (gpus * gpu_w + rest);
 }
