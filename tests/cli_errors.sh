@@ -67,6 +67,11 @@ refuses '.' plan llama-3-8b --on 99999999999999999999xh100-sxm --layout tp=1
 refuses 'tokens' plan llama-3-8b $LAYOUT --tokens -5
 refuses 'tokens' plan llama-3-8b $LAYOUT --tokens nan
 refuses 'seq' plan llama-3-8b $LAYOUT --seq 1e99
+refuses 'seq' plan llama-3-8b $LAYOUT --micro-batch 1000000000
+refuses 'seq' plan llama-3-8b $LAYOUT --seq 1000000000 --attention unfused
+refuses 'pue' plan llama-3-8b $LAYOUT --pue 0
+refuses 'lora-rank' plan llama-3-8b $LAYOUT --train lora --lora-rank 0
+refuses 'usd-per-gpu-hour' plan llama-3-8b $LAYOUT --tokens 1T --budget 1
 refuses 'seq' plan llama-3-8b $LAYOUT --seq lots
 refuses 'tokens' plan llama-3-8b $LAYOUT --deadline 30d
 refuses 'batch' plan llama-3-8b $LAYOUT --global-batch 7

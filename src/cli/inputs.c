@@ -110,6 +110,11 @@ static mal_status check(mal_arena *a, mal_inputs *in, mal_error *e) {
     return mal_fail(e, MAL_BAD, _("--deadline for how many tokens? Add --tokens, as --tokens 15T."));
   if (in->job.budget_usd > 0 && in->job.tokens <= 0)
     return mal_fail(e, MAL_BAD, _("--budget for how many tokens? Add --tokens, as --tokens 15T."));
+  if (!(in->job.pue >= 1 && in->job.pue <= 10))
+    return mal_fail(e, MAL_BAD, _("--pue is %g; it must lie between 1 and 10."), in->job.pue);
+  if (in->job.lora_rank < 1 || in->job.lora_rank > MAL_MAX_WIDTH)
+    return mal_fail(e, MAL_BAD, _("--lora-rank is %lld; it must lie between 1 and the width of the model."),
+                    (long long)in->job.lora_rank);
   split_machines(a, in);
   if (!in->n_machines) return mal_fail(e, MAL_BAD, _("--on is empty. Add a machine: --on 8xh100-sxm."));
   if (in->n_machines > MOST)

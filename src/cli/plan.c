@@ -21,10 +21,21 @@ static mal_status write_files(mal_arena *a, const mal_inputs *in, const mal_answ
   return status ? status : mal_timeline_write_chrome(&timeline, in->trace, e);
 }
 
+/* Without a price nothing can be held against a budget. */
+static mal_status check_price(const mal_plan *plan, mal_error *e) {
+  const mal_job *job = &plan->job;
+  if (job->budget_usd <= 0 || job->usd_per_gpu_hour >= 0 || job->usd_per_kwh > 0 ||
+      plan->machine.node->usd_per_hour.value > 0)
+    return MAL_OK;
+  return mal_fail(e, MAL_BAD, _("--budget at what price? None is known for %s. Add --usd-per-gpu-hour."),
+                  plan->machine_spec);
+}
+
 /* Side by side, a machine that cannot hold such a split is a row of its own; an unknown machine is an error. */
 static mal_status answer_one(mal_arena *a, const mal_inputs *in, int i, mal_answer *answer, mal_error *e) {
   mal_machine machine;
   mal_status status = mal_inputs_plan(a, in, i, &answer->plan, &answer->error);
+  if (!status) status = check_price(&answer->plan, &answer->error);
   if (!status) status = mal_answer_find(a, answer, true, &answer->error);
   answer->status = status;
   answer->asked = in->machines[i];

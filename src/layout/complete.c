@@ -7,6 +7,8 @@
 enum { SEQ_DEFAULT_MAX = 8192, SEQ_FALLBACK = 2048, VPP_DEFAULT_MAX = 12, DEFAULT_FILL = 4 };
 #define SIZE_MAX_RANKS (INT64_C(1) << 24)
 #define BATCH_MAX      (INT64_C(1) << 40)
+#define TOKENS_MAX     (INT64_C(1) << 28) /* of one micro-batch on one rank */
+#define PAIRS_MAX      (INT64_C(1) << 44) /* of query and key, one head */
 #define SEQ_MAX        (INT64_C(1) << 30)
 
 typedef struct check {
@@ -177,6 +179,18 @@ static mal_status derive_experts(const check *c) {
                       "%s."),
                     (ll)l->etp, (ll)l->ep, (ll)stage, near_divisors(c, stage, l->etp * l->ep));
   return MAL_OK;
+}
+
+/* So that bytes of a stage fit 64 bits, those of an unfused core too. */
+static mal_status check_tokens(const check *c) {
+  const mal_layout *l = c->l;
+  int64_t tokens = c->job->seq / l->cp;
+  bool unfused = (l->attention >= 0 ? l->attention : c->p->attention) == MAL_ATT_UNFUSED;
+  int64_t most = unfused && PAIRS_MAX / c->job->seq < TOKENS_MAX ? PAIRS_MAX / c->job->seq : TOKENS_MAX;
+  if (tokens <= most / l->micro_batch) return MAL_OK;
+  return mal_fail(c->e, MAL_BAD,
+                  _("micro-batch %lld × seq %lld / cp %lld is more tokens than the %lld that are counted."),
+                  (ll)l->micro_batch, (ll)c->job->seq, (ll)l->cp, (ll)most);
 }
 
 static mal_status check_sequence(const check *c) {
@@ -391,8 +405,8 @@ mal_status mal_layout_complete(mal_arena *a, const mal_model *m, const mal_machi
                                mal_job *job, mal_layout *l, char **arithmetic, mal_error *e) {
   const check c = {a, m, machine, p, job, l, e};
   mal_status (*const steps[])(const check *) = {
-      check_ranges, check_precision, derive_seq,   derive_dp,   derive_experts,
-      check_widths, check_sequence,  derive_batch, derive_zero, check_pipeline,
+      check_ranges,   check_precision, derive_seq,   derive_dp,   derive_experts, check_widths,
+      check_sequence, derive_batch,    check_tokens, derive_zero, check_pipeline,
   };
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
     mal_status s = steps[i](&c);
