@@ -137,7 +137,7 @@ mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_
   if (!(step.step_s > 0) || !isfinite(step.step_s))
     return mal_fail(e, MAL_FAULT, _("the step takes %g s: some number of %s is missing or not finite"), step.step_s,
                     p->plan->machine.name);
-  mal_upkeep upkeep = mal_upkeep_of(p->plan);
+  mal_upkeep upkeep = mal_upkeep_of(p);
   mal_upkeep_add(&upkeep, &step);
   set_memory(p, out);
   out->step_s = step.step_s;

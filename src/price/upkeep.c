@@ -11,20 +11,25 @@ static const double node_write = 4e9, unit_write = 20e9, unit_nodes = 32, restar
 /* What an asynchronous checkpoint stops besides the copy (plan, barriers, unpinned buffers): 6.3 s for 7B parameters, of which the
  * copy is little (PyTorch blog, "Reducing Model Checkpointing Times by Over 10x", 2024). */
 static const double stall_least_s = 6.3;
-static const double id_bytes = 8;         /* of a token: its id and its label, four bytes each */
-static const double adapter_share = 0.01; /* of the weights, that LoRA trains and saves */
+static const double id_bytes = 8; /* of a token: its id and its label, four bytes each */
 
 static double data_s(const mal_plan *plan) {
   double tokens = (double)plan->layout.micro_batch * (double)plan->job.seq / (double)plan->layout.cp;
   return tokens * id_bytes / mal_host_copy_rate(&plan->machine) + plan->machine.gpu->cal.launch_s.value;
 }
 
-static double checkpoint_bytes(const mal_plan *plan) {
-  double trained = (double)plan->model.parameters;
+/* What is saved: every trained element that lowering placed, once, as weight, master and states. */
+static double checkpoint_bytes(const mal_program *p) {
+  const mal_plan *plan = p->plan;
+  const mal_layout *l = &plan->layout;
+  double trained = 0;
+  for (int64_t s = 0; s < l->pp; s++)
+    trained += (double)p->stages[s].dense_elements * (double)l->tp +
+               (double)p->stages[s].expert_elements * (double)(l->ep * l->etp);
+  if (l->schedule == MAL_DUALPIPE) trained /= 2; /* each part of the model lies on two stages */
   int64_t weight = mal_dtype_bytes[mal_precision_store((mal_precision)plan->job.precision)];
   double each = (double)weight + (plan->profile->master_fp32 && weight < 4 ? 4 : 0);
   each += (double)mal_optimizer_state_bytes(plan->job.optimizer, 1 << 20, 0) / (1 << 20);
-  if (plan->job.train >= MAL_LORA) trained *= adapter_share;
   return trained * each;
 }
 
@@ -34,9 +39,10 @@ static double mttf_s(const mal_plan *plan) {
   return mal_mttf_s(rate * (double)plan->machine.gpus_per_node / 8, plan->machine.nodes);
 }
 
-mal_upkeep mal_upkeep_of(const mal_plan *plan) {
+mal_upkeep mal_upkeep_of(const mal_program *p) {
+  const mal_plan *plan = p->plan;
   const mal_job *j = &plan->job;
-  double nodes = (double)plan->machine.nodes, bytes = checkpoint_bytes(plan), mttf = mttf_s(plan);
+  double nodes = (double)plan->machine.nodes, bytes = checkpoint_bytes(p), mttf = mttf_s(plan);
   mal_upkeep u = {.data_s = data_s(plan), .in_step = j->tokens > 0 || j->checkpoint_interval_s > 0};
   u.stall_s = stall_least_s + bytes / (double)mal_machine_gpus(&plan->machine) / mal_host_copy_rate(&plan->machine);
   u.write_s = bytes / fmin(nodes * node_write, ceil(nodes / unit_nodes) * unit_write);

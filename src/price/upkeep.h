@@ -17,7 +17,7 @@ typedef struct mal_upkeep {
   bool in_step;      /* the stall is in the step */
   double goodput; /* share of the time that is left when failures, restarts and what is not in the step are taken off */
 } mal_upkeep;
-mal_upkeep mal_upkeep_of(const mal_plan *plan);
+mal_upkeep mal_upkeep_of(const mal_program *p);
 
 /* Adds data and stall to a step and its causes. */
 void mal_upkeep_add(const mal_upkeep *u, mal_step_time *step);
