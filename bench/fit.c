@@ -1,12 +1,13 @@
 /* Fits the constants of GPUs, profiles and fabric to published runs, and says how well they transfer.
  *
- *   fit RUNS.csv [--write] [--rounds N] [--per-family N] [--threads N] [--out FILE] [--only PATTERN] [--no-cv]
+ *   fit RUNS.csv [--write] [--rounds N] [--per-family N] [--threads N] [--out FILE] [--only PATTERN] [--no-cv] [--refit ROUNDS]
  *
  * Every row is lowered once; constants touch only its price. Log error of step time, soft-L1 loss, families of
  * equal weight but for those of few rows, a Gaussian prior around `prior` whose width is a quarter of [lo, hi], hard bounds.
  * Gauss-Newton with a numeric Jacobian; the inner problem is solved by fit_solve.h. Three results beside the fit itself: a
  * model or size left out inside each family; a family left out (both one step of the model that is linear around the whole
- * fit, priced exactly); the constants that lie on a bound. --write puts values into the catalogue. */
+ * fit, priced exactly; with --refit, so many rounds of the whole fit without those rows: minutes for families, half an hour for
+ * models); the constants that lie on a bound. --write puts values into the catalogue. */
 #include "check/statistics.h"
 #include "check/validate.h"
 #include "core/catalog.h"
@@ -60,7 +61,7 @@ typedef struct fit {
   constant constants[MAX_CONSTANTS];
   int n_constants;
   mal_fitted jitter;
-  int threads, per_family;
+  int threads, per_family, refit;
   fit_column *columns;
 } fit;
 
@@ -315,8 +316,21 @@ static void fit_all(fit *f, int rounds, double *e0, double *weights, double *x, 
   }
 }
 
-/* Leaves out the rows of one fold or family: solves the linear model around the fit without them, prices them exactly. */
-static void leave_out(fit *f, bool by_family, const double *e0, double *weights, double *x, double *error) {
+/* The whole fit again without the rows whose weight is 0, from the present values. */
+static void fit_again(fit *f, double *e0, double *weights, double *x, double *error) {
+  double *whole = malloc(sizeof *whole * (size_t)(f->n + 1));
+  for (int i = 0; i < f->n; i++) {
+    whole[i] = f->samples[i].weight;
+    f->samples[i].weight = weights[i];
+  }
+  fit_all(f, f->refit, e0, weights, x, error);
+  for (int i = 0; i < f->n; i++) f->samples[i].weight = whole[i];
+  free(whole);
+}
+
+/* Leaves out the rows of one fold or family: solves the linear model around the fit without them, or fits again, and prices
+ * them exactly. */
+static void leave_out(fit *f, bool by_family, double *e0, double *weights, double *x, double *error) {
   int folds = by_family ? f->n_families : f->n_folds;
   double *kept = malloc(sizeof *kept * (size_t)(f->n_constants + 1));
   for (int k = 0; k < f->n_constants; k++) kept[k] = get(f, k);
@@ -325,9 +339,14 @@ static void leave_out(fit *f, bool by_family, const double *e0, double *weights,
       const sample *s = &f->samples[i];
       weights[i] = (by_family ? s->family : s->fold) == fold ? 0 : s->weight;
     }
-    memcpy(x, kept, sizeof *x * (size_t)f->n_constants);
-    fit_solve(f->columns, f->n_constants, e0, weights, f->n, loss_scale, x, error);
-    for (int k = 0; k < f->n_constants; k++) set(f, k, x[k]);
+    for (int k = 0; k < f->n_constants; k++) set(f, k, kept[k]);
+    if (f->refit > 0) {
+      fit_again(f, e0, weights, x, error);
+    } else {
+      memcpy(x, kept, sizeof *x * (size_t)f->n_constants);
+      fit_solve(f->columns, f->n_constants, e0, weights, f->n, loss_scale, x, error);
+      for (int k = 0; k < f->n_constants; k++) set(f, k, x[k]);
+    }
     price_rows(f, NULL, by_family ? -1 : fold, by_family ? fold : -1, true);
     for (int i = 0; i < f->n; i++) {
       sample *s = &f->samples[i];
@@ -572,7 +591,8 @@ int main(int argc, char **argv) {
   list_constants(&f, option(argc, argv, "--only", NULL));
   f.columns = MAL_ARRAY(&a, fit_column, MAX_CONSTANTS);
   fprintf(stderr, "%d rows, %d families, %d folds, %d constants\n", f.n, f.n_families, f.n_folds, f.n_constants);
-  const char *rounds = option(argc, argv, "--rounds", NULL);
+  const char *rounds = option(argc, argv, "--rounds", NULL), *refit = option(argc, argv, "--refit", NULL);
+  f.refit = refit ? atoi(refit) : 0;
   run(&f, rounds ? atoi(rounds) : ROUNDS, !option(argc, argv, "--no-cv", NULL));
   put_results(&f);
   put_constants(&f);

@@ -66,6 +66,8 @@ static void test_default_node_is_told(void **state) {
 static void test_bad_specs(void **state) {
   (void)state;
   assert_fails(MAL_BAD, mal_machine_load(&a, "8xh100-smx", &m, &e), e, "h100-smx", "h100-sxm");
+  assert_fails(MAL_BAD, parse("nodes: 4\nnode: {base: dgx-h100, nics: {value: 0, source: mine}}\n"), e,
+               "no network between");
   assert_fails(MAL_BAD, mal_machine_load(&a, "0xh100", &m, &e), e, "0xh100", "between 1 and");
   assert_fails(MAL_BAD, mal_machine_load(&a, "99999999999999999999xh100", &m, &e), e, "between 1 and");
   assert_fails(MAL_BAD, mal_machine_load(&a, "2x2x2xh100", &m, &e), e, "more than two counts");

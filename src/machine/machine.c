@@ -131,6 +131,12 @@ static mal_status finish(mal_machine *m, mal_error *e) {
   if (m->nodes > NODES_MAX || m->nodes * m->gpus_per_node > GPUS_MAX)
     return mal_fail(e, MAL_BAD, _("machine '%s' has %lld nodes; at most %d nodes and %lld GPUs can be planned."),
                     m->name, (long long)m->nodes, NODES_MAX, (long long)GPUS_MAX);
+  if (m->nodes > 1 && m->node->nics.value * m->node->nic_bytes_per_s.value <= 0 &&
+      m->nodes * m->gpus_per_node > m->node->nvlink_domain)
+    return mal_fail(e, MAL_BAD,
+                    _("machine '%s': %lld nodes of %s have no network between them; give nics and nic_bytes_per_s in a "
+                      "machine file."),
+                    m->name, (long long)m->nodes, m->node->name);
   m->unverified = 0;
   mal_machine_each(m, count_unverified, &m->unverified);
   return MAL_OK;
