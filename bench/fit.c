@@ -316,7 +316,7 @@ static void fit_all(fit *f, int rounds, double *e0, double *weights, double *x, 
   }
 }
 
-/* The whole fit again without the rows whose weight is 0, from the present values. */
+/* The whole fit again without the rows whose weight is 0; the caller starts it at the priors, which know no row. */
 static void fit_again(fit *f, double *e0, double *weights, double *x, double *error) {
   double *whole = malloc(sizeof *whole * (size_t)(f->n + 1));
   for (int i = 0; i < f->n; i++) {
@@ -339,7 +339,7 @@ static void leave_out(fit *f, bool by_family, double *e0, double *weights, doubl
       const sample *s = &f->samples[i];
       weights[i] = (by_family ? s->family : s->fold) == fold ? 0 : s->weight;
     }
-    for (int k = 0; k < f->n_constants; k++) set(f, k, kept[k]);
+    for (int k = 0; k < f->n_constants; k++) set(f, k, f->refit > 0 ? f->constants[k].tied[0]->prior : kept[k]);
     if (f->refit > 0) {
       fit_again(f, e0, weights, x, error);
     } else {
