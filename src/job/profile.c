@@ -152,24 +152,8 @@ mal_status mal_profile_parse(mal_arena *a, const char *path, const char *text, s
   return parse(a, path, text, length, 0, *p, e);
 }
 
-typedef struct constant_list {
-  const char **names;
-  mal_fitted **constants;
-  int count, max;
-} constant_list;
-
-static void add_constant(void *context, const char *key, mal_value *value, mal_fitted *fitted) {
-  constant_list *list = context;
-  (void)value;
-  if (!fitted || list->count >= list->max) return;
-  list->names[list->count] = key;
-  list->constants[list->count++] = fitted;
-}
-
 int mal_profile_constants(mal_profile *p, const char **names, mal_fitted **constants, int max) {
-  constant_list list = {names, constants, 0, max};
-  mal_fields_each(mal_profile_table, p, add_constant, &list);
-  return list.count;
+  return mal_fields_constants(mal_profile_table, p, names, constants, max);
 }
 
 const char *mal_profile_default(int64_t tp, int64_t pp, int64_t ep) {

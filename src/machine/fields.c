@@ -284,3 +284,23 @@ void mal_fields_mark_inherited(mal_arena *a, const mal_field *table, const char 
   inheritance i = {a, base};
   mal_fields_each(table, whole, mark_one, &i);
 }
+
+typedef struct constant_list {
+  const char **names;
+  mal_fitted **constants;
+  int count, max;
+} constant_list;
+
+static void add_constant(void *context, const char *key, mal_value *value, mal_fitted *fitted) {
+  constant_list *list = context;
+  (void)value;
+  if (!fitted || list->count >= list->max) return;
+  list->names[list->count] = key;
+  list->constants[list->count++] = fitted;
+}
+
+int mal_fields_constants(const mal_field *table, void *whole, const char **names, mal_fitted **constants, int max) {
+  constant_list list = {names, constants, 0, max};
+  mal_fields_each(table, whole, add_constant, &list);
+  return list.count;
+}

@@ -61,6 +61,9 @@ void mal_fields_mark_inherited(mal_arena *a, const mal_field *table, const char 
 struct mal_fitted;
 typedef void mal_field_visit(void *context, const char *key, mal_value *value, struct mal_fitted *fitted);
 void mal_fields_each(const mal_field *table, void *whole, mal_field_visit *visit, void *context);
+/* The fitted constants of the struct, at most max, in table order; returns how many. */
+int mal_fields_constants(const mal_field *table, void *whole, const char **names, struct mal_fitted **constants,
+                         int max);
 
 enum { MAL_BASES_MAX = 8 }; /* longest chain of bases; a longer one is a cycle */
 #endif

@@ -177,22 +177,6 @@ mal_status mal_fabric_load(mal_arena *a, const char *name, mal_fabric **fabric, 
   return mal_hardware_load(a, "fabrics", "fabric", mal_fabric_table, name ? name : "default", *fabric, e);
 }
 
-typedef struct constant_list {
-  const char **names;
-  mal_fitted **constants;
-  int count, max;
-} constant_list;
-
-static void add_constant(void *context, const char *key, mal_value *value, mal_fitted *fitted) {
-  constant_list *list = context;
-  (void)value;
-  if (!fitted || list->count >= list->max) return;
-  list->names[list->count] = key;
-  list->constants[list->count++] = fitted;
-}
-
 int mal_gpu_constants(mal_gpu *g, const char **names, mal_fitted **constants, int max) {
-  constant_list list = {names, constants, 0, max};
-  mal_fields_each(calibration_table, g, add_constant, &list);
-  return list.count;
+  return mal_fields_constants(calibration_table, g, names, constants, max);
 }
