@@ -41,6 +41,9 @@ void mal_judge(mal_arena *scratch, const mal_row *row, mal_judged *j) {
   j->low_s = x.step_interval.low;
   j->high_s = x.step_interval.high;
   j->fits = x.fits;
+  j->fit_probability = x.fit_probability;
+  j->total_bytes = (double)x.total_bytes;
+  j->limit_bytes = (double)x.limit_bytes;
   j->interval_class = x.interval_class;
   j->why = x.why;
   j->dense_specified = !mal_model_has_experts(&row->plan->model) && fully_specified(row);
@@ -143,7 +146,16 @@ static void weigh_memory(const selection *s, mal_sample *x, int n) {
   }
 }
 
-static void summarise(mal_arena *a, const selection *s, const selection *oom, mal_summary *m) {
+static mal_rank_summary summarise_ranks(mal_arena *a, const mal_ranking *r, const selection *s) {
+  const mal_rank_group **groups = MAL_ARRAY(a, const mal_rank_group *, r->n + 1);
+  int n = 0;
+  for (int i = 0; i < r->n; i++)
+    if (!s->group || !strcmp(group_name(r->groups[i].best, s->by), s->group)) groups[n++] = &r->groups[i];
+  return mal_rank_summarise(a, groups, n);
+}
+
+static void summarise(mal_arena *a, const mal_ranking *ranking, const selection *s, const selection *oom,
+                      mal_summary *m) {
   mal_sample *x = MAL_ARRAY(a, mal_sample, s->count + oom->count + 1);
   m->skipped = skipped_in(s);
   m->n = collect(s, has_speed, value_abs_error, true, x);
@@ -163,6 +175,7 @@ static void summarise(mal_arena *a, const selection *s, const selection *oom, ma
   m->fits_recall = mal_weighted_mean(x, m->n_fits);
   m->n_oom = collect(oom, any, value_not_fits, false, x);
   m->oom_recall = mal_weighted_mean(x, m->n_oom);
+  m->rank = summarise_ranks(a, ranking, s);
 }
 
 static void group_by(mal_arena *a, mal_validation *v, mal_by by, mal_summary **groups, int *n) {
@@ -175,7 +188,7 @@ static void group_by(mal_arena *a, mal_validation *v, mal_by by, mal_summary **g
   }
   for (int k = 0; k < *n; k++) {
     selection s = {v->judged, v->count, by, (*groups)[k].name}, oom = {v->judged_oom, v->count_oom, by, s.group};
-    summarise(a, &s, &oom, &(*groups)[k]);
+    summarise(a, &v->ranking, &s, &oom, &(*groups)[k]);
   }
 }
 
@@ -191,8 +204,9 @@ mal_status mal_validate(mal_arena *a, const mal_trials *runs, const mal_trials *
   v->count = v->rows.count;
   v->count_oom = v->oom.count;
   weigh(v->judged, v->count);
+  mal_rank(a, v->judged, v->count, v->judged_oom, v->count_oom, &v->ranking);
   selection every = {v->judged, v->count, by, NULL}, every_oom = {v->judged_oom, v->count_oom, by, NULL};
-  summarise(a, &every, &every_oom, &v->all);
+  summarise(a, &v->ranking, &every, &every_oom, &v->all);
   v->all.name = "all";
   group_by(a, v, MAL_BY_FAMILY, &v->families, &v->n_families);
   group_by(a, v, by, &v->groups, &v->n_groups);

@@ -107,6 +107,7 @@ const mal_field mal_profile_table[] = {
     {.key = "slack", .kind = MAL_FIELD_NUMBER, .offset = offsetof(OF, slack), .hi = 0.9},
     {.key = "interval", .kind = MAL_FIELD_NUMBER, .offset = offsetof(OF, interval), .hi = 2},
     {.key = "interval_moe", .kind = MAL_FIELD_NUMBER, .offset = offsetof(OF, interval_moe), .hi = 2},
+    {.key = "memory_sigma", .kind = MAL_FIELD_NUMBER, .offset = offsetof(OF, memory_sigma), .hi = 1},
     {.key = "fitted", .kind = MAL_FIELD_SECTION, .section = fitted_table},
     {0},
 };

@@ -103,6 +103,8 @@ typedef struct mal_profile {
   /* half width of the 80 % interval of step time, in its logarithm, dense models and those with experts: what suits the
    * errors of each source of this profile's runs best, that source left out of the fit (bench/fit); 0: by class of plan */
   double interval, interval_moe;
+  /* sigma of log(peak of memory / estimate) over this profile's measured runs (bench/fit); 0: none, price/risk.h */
+  double memory_sigma;
 
   /* (iii) fitted */
   mal_fitted memory_pass;       /* bytes moved by memory-bound kernels over the lowered ones */

@@ -1,6 +1,7 @@
 /* From the time of a step to what the user asked: does it fit, how fast, how long, how much. */
 #include "price/compose.h"
 #include "price/power.h"
+#include "price/risk.h"
 #include "price/upkeep.h"
 #include <math.h>
 #include <string.h>
@@ -14,15 +15,6 @@ typedef struct interval_row {
 static const interval_row dense_class = {"dense", 0.17}, moe_class = {"mixture of experts", 0.26},
                           host_class = {"host-bound", 0.45}; /* .34 to .56 in two variants of the model */
 static const double host_bound = 0.7; /* host over GPU time from which the host's speed decides */
-
-/* Spread of memory around its estimate (one sigma of its logarithm): frameworks whose switches were read, p90 8 % on published
- * peaks; our own engine counts bytes. */
-static const double sigma_framework = 0.05, sigma_own = 0.005;
-
-static double log_normal_below(double limit, double median, double sigma) {
-  if (median <= 0) return 1;
-  return limit <= 0 ? 0 : 0.5 * erfc(-log(limit / median) / sigma / M_SQRT2);
-}
 
 static void set_memory(const mal_program *p, mal_estimate *out) {
   const mal_machine *m = &p->plan->machine;
@@ -39,9 +31,10 @@ static void set_memory(const mal_program *p, mal_estimate *out) {
   double ranks = (double)m->gpus_per_node, ram = m->node->ram_bytes.value, nvme = m->node->nvme_bytes.value;
   out->host_fits = host == 0 || (double)host * ranks <= ram;
   out->nvme_fits = drives == 0 || (double)drives * ranks <= nvme;
-  bool own = strcmp(p->plan->profile->name, "malha") == 0;
-  out->fit_probability =
-      log_normal_below((double)out->limit_bytes, (double)out->total_bytes, own ? sigma_own : sigma_framework);
+  const mal_profile *profile = p->plan->profile;
+  out->fit_probability = mal_fit_probability(profile, (double)out->total_bytes, (double)out->limit_bytes);
+  out->memory_interval.low = mal_memory_quantile(profile, (double)out->total_bytes, 0.1);
+  out->memory_interval.high = mal_memory_quantile(profile, (double)out->total_bytes, 0.9);
   if (!out->host_fits || !out->nvme_fits) out->fit_probability = 0;
   out->fits = out->total_bytes <= out->limit_bytes && out->host_fits && out->nvme_fits;
 }

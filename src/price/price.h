@@ -23,8 +23,9 @@ typedef struct mal_interval {
 } mal_interval; /* 10th and 90th percentile */
 
 typedef struct mal_estimate {
-  bool fits;
-  double fit_probability;
+  bool fits;                        /* the estimate is within the limit */
+  double fit_probability;           /* the peak is: risk.h */
+  mal_interval memory_interval;     /* of total_bytes */
   int64_t limit_bytes, total_bytes; /* worst stage; limit = GPU memory the driver leaves */
   int worst_stage;
   int64_t memory_bytes[MAL_MEM_CAUSES];

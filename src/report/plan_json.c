@@ -100,6 +100,15 @@ static json_t *interval_json(const mal_estimate *e) {
   json_t *o = json_object();
   put_real(o, "low_s", e->step_interval.low);
   put_real(o, "high_s", e->step_interval.high);
+  double low = e->step_interval.low / e->step_s, high = e->step_interval.high / e->step_s; /* all goes with the step */
+  put_real(o, "tokens_per_s_low", e->tokens_per_s / high);
+  put_real(o, "tokens_per_s_high", e->tokens_per_s / low);
+  put_real(o, "memory_low_bytes", e->memory_interval.low);
+  put_real(o, "memory_high_bytes", e->memory_interval.high);
+  put_if(o, "time_to_target_low_s", e->time_to_target_s * low);
+  put_if(o, "time_to_target_high_s", e->time_to_target_s * high);
+  put_if(o, "cost_low_usd", e->cost_usd * low);
+  put_if(o, "cost_high_usd", e->cost_usd * high);
   put_real(o, "probability", 0.8);
   put_text(o, "class", e->interval_class);
   return o;

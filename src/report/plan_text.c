@@ -1,6 +1,7 @@
 /* One plan for people: what was asked, does it fit, where memory and time go, how fast, what it costs. */
 #include "core/units.h"
 #include "job/types.h"
+#include "price/risk.h"
 #include "report/answer.h"
 #include <stdio.h>
 #include <string.h>
@@ -94,12 +95,18 @@ static void put_verdict(mal_page *p, const mal_answer *a) {
                             e->host_fits ? _("the drives") : _("the memory")));
     return;
   }
-  mal_page_styled(p, MAL_GOOD, "%s", _("Fits: "));
-  mal_page_wrap(p, strlen(_("Fits: ")), 0,
-                mal_print(p->arena, _("%s needs %s of %s usable, %s to spare (probability %s)."),
-                          stage_words(a, p->arena), mal_show_bytes((double)e->total_bytes),
-                          mal_show_bytes((double)e->limit_bytes), mal_show_bytes((double)-missing),
-                          e->fit_probability > 0.99 ? _("over 99 %") : percent(p->arena, e->fit_probability)));
+  bool sure = e->fit_probability >= mal_fit_confidence;
+  const char *verdict = sure ? _("Fits: ") : _("May fit: ");
+  const char *probability = e->fit_probability > 0.99 ? _("over 99 %") : percent(p->arena, e->fit_probability);
+  mal_page_styled(p, sure ? MAL_GOOD : MAL_WARN, "%s", verdict);
+  mal_page_wrap(
+      p, strlen(verdict), 0,
+      mal_print(p->arena,
+                sure ? _("%s needs %s of %s usable, %s to spare (probability %s).")
+                     : _("%s needs %s of %s usable, %s to spare; with the spread of such estimates it holds with "
+                         "a probability of %s only."),
+                stage_words(a, p->arena), mal_show_bytes((double)e->total_bytes),
+                mal_show_bytes((double)e->limit_bytes), mal_show_bytes((double)-missing), probability));
 }
 
 static void put_memory(mal_page *p, const mal_answer *a) {
@@ -115,6 +122,8 @@ static void put_memory(mal_page *p, const mal_answer *a) {
   }
   mal_table_row(&t, MAL_BOLD, _("total"), mal_show_bytes((double)e->total_bytes), "", "");
   mal_table_put(&t, p);
+  mal_page_put(p, _("  80 %% interval %s to %s\n"), mal_show_bytes(e->memory_interval.low),
+               mal_show_bytes(e->memory_interval.high));
   const mal_stage *s = &a->program.stages[e->worst_stage];
   if (s->host_bytes || s->nvme_bytes)
     mal_page_put(p, _("  offloaded by each GPU: %s to memory, %s to drives\n"), mal_show_bytes((double)s->host_bytes),
@@ -136,6 +145,8 @@ static void put_time(mal_page *p, const mal_answer *a) {
   mal_table_put(&t, p);
 }
 
+static const char *whole(double x) { return mal_show_int((int64_t)(x + 0.5)); }
+
 static void put_speed(mal_page *p, const mal_answer *a) {
   const mal_estimate *e = &a->estimate;
   const mal_plan *plan = &a->plan;
@@ -145,7 +156,10 @@ static void put_speed(mal_page *p, const mal_answer *a) {
                  mal_show_time(e->step_interval.low), mal_show_time(e->step_interval.high),
                  e->interval_class ? _(" (class: ") : "", e->interval_class ? e->interval_class : "",
                  e->interval_class ? ")" : "");
-  mal_page_field(p, LABEL, _("speed"), _("%s tokens/s, %s a GPU"), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
+  double low = e->step_interval.low / e->step_s,
+         high = e->step_interval.high / e->step_s; /* speed and cost go with the step */
+  mal_page_field(p, LABEL, _("speed"), _("%s tokens/s (%s to %s), %s a GPU"), whole(e->tokens_per_s),
+                 whole(e->tokens_per_s / high), whole(e->tokens_per_s / low),
                  mal_show_rate(e->model_flops_per_s_per_gpu, "FLOP/s"));
   mal_page_field(
       p, LABEL, "MFU",
@@ -167,10 +181,14 @@ static void put_cost(mal_page *p, const mal_answer *a) {
                  e->usd_per_mtoken > 0 ? usd(p->arena, e->usd_per_mtoken) : _("no price known (--usd-per-gpu-hour)"),
                  e->kwh_per_mtoken, mal_show_rate(e->power_w, "W"));
   if (e->time_to_target_s <= 0) return;
-  mal_page_field(p, LABEL, _("target"), _("%s tokens: %s at a goodput of %.2f %%, %s GPU-hours, %s%s%s"),
-                 mal_show_count(e->tokens_to_target), mal_show_time(e->time_to_target_s), 100 * e->goodput,
-                 mal_show_count(e->gpu_hours), mal_show_rate(1000 * e->energy_kwh, "Wh"), e->cost_usd > 0 ? ", " : "",
-                 e->cost_usd > 0 ? usd(p->arena, e->cost_usd) : "");
+  double low = e->step_interval.low / e->step_s, high = e->step_interval.high / e->step_s;
+  mal_page_field(p, LABEL, _("target"), _("%s tokens: %s (%s to %s) at a goodput of %.2f %%, %s GPU-hours, %s%s"),
+                 mal_show_count(e->tokens_to_target), mal_show_time(e->time_to_target_s),
+                 mal_show_time(e->time_to_target_s * low), mal_show_time(e->time_to_target_s * high), 100 * e->goodput,
+                 mal_show_count(e->gpu_hours), mal_show_rate(1000 * e->energy_kwh, "Wh"),
+                 e->cost_usd > 0 ? mal_print(p->arena, _(", %s (%s to %s)"), usd(p->arena, e->cost_usd),
+                                             usd(p->arena, e->cost_usd * low), usd(p->arena, e->cost_usd * high))
+                                 : "");
 }
 
 static void put_promise(mal_page *p, const char *label, const char *limit, bool kept, const char *reached) {

@@ -29,6 +29,23 @@ static json_t *row_json(const mal_judged *j) {
   put_real(o, "predicted_memory_bytes", j->predicted_bytes, judged);
   put_real(o, "memory_error", j->memory_error, memory);
   put(o, "fits", judged ? json_boolean(j->fits) : json_null());
+  put_real(o, "fit_probability", j->fit_probability, judged);
+  return o;
+}
+
+static json_t *rank_json(const mal_rank_group *g) {
+  json_t *o = json_object(), *measure = json_array();
+  for (int i = 0; i < g->n_close; i++) json_array_append_new(measure, json_string(g->close[i]->row->trial->id));
+  put_text(o, "name", g->name);
+  put(o, "n", json_integer(g->n));
+  put(o, "n_oom", json_integer(g->n_oom));
+  put_real(o, "spearman", g->spearman, true);
+  put_text(o, "best", g->best->row->trial->id);
+  put_text(o, "pick", g->pick->row->trial->id);
+  put(o, "failed", json_boolean(g->failed));
+  put_real(o, "regret", g->regret, true);
+  put(o, "measure", measure);
+  put_real(o, "regret_measured", g->regret_close, true);
   return o;
 }
 
@@ -51,12 +68,22 @@ static json_t *summary_json(const mal_summary *m) {
   put_real(o, "fits_recall", m->fits_recall, m->n_fits > 0);
   put(o, "n_oom", json_integer(m->n_oom));
   put_real(o, "oom_recall", m->oom_recall, m->n_oom > 0);
+  const mal_rank_summary *r = &m->rank;
+  put(o, "n_ranked", json_integer(r->n));
+  put(o, "n_failed_picks", json_integer(r->n_failed));
+  put_real(o, "spearman_mean", r->spearman_mean, r->n > 0);
+  put_real(o, "spearman_least", r->spearman_least, r->n > 0);
+  put_real(o, "regret_mean", r->regret_mean, r->n > 0);
+  put_real(o, "regret_p90", r->regret_p90, r->n > 0);
+  put_real(o, "regret_max", r->regret_max, r->n > 0);
+  put_real(o, "regret_measured_mean", r->regret_close_mean, r->n > 0);
   return o;
 }
 
 json_t *mal_report_validation_json(const mal_validation *v) {
   json_t *root = json_object(), *rows = json_array(), *oom = json_array();
-  json_t *groups = json_object(), *families = json_object();
+  json_t *groups = json_object(), *families = json_object(), *ranking = json_array();
+  for (int i = 0; i < v->ranking.n; i++) json_array_append_new(ranking, rank_json(&v->ranking.groups[i]));
   for (int i = 0; i < v->count; i++) json_array_append_new(rows, row_json(&v->judged[i]));
   for (int i = 0; i < v->count_oom; i++) json_array_append_new(oom, row_json(&v->judged_oom[i]));
   for (int i = 0; i < v->n_groups; i++) put(groups, v->groups[i].name, summary_json(&v->groups[i]));
@@ -66,6 +93,7 @@ json_t *mal_report_validation_json(const mal_validation *v) {
   put(root, "summary", summary_json(&v->all));
   put(root, "families", families);
   put(root, "groups", groups);
+  put(root, "ranking", ranking);
   put(root, "rows", rows);
   put(root, "oom_rows", oom);
   return root;

@@ -81,6 +81,40 @@ static void put_skipped(mal_page *p, const mal_judged *judged, int count) {
   for (int k = 0; k < known; k++) mal_page_wrap(p, 0, 9, mal_print(p->arena, "%8d  %s", n[k], reason[k]));
 }
 
+static const char *ids(mal_arena *a, const mal_rank_group *g) {
+  const char *text = g->pick->row->trial->id;
+  for (int i = 1; i < g->n_close; i++) text = mal_print(a, "%s %s", text, g->close[i]->row->trial->id);
+  return text;
+}
+
+static void put_ranking(mal_page *p, const mal_validation *v) {
+  const mal_rank_summary *m = &v->all.rank;
+  mal_arena *a = p->arena;
+  mal_table t;
+  if (!m->n) return;
+  mal_page_styled(p, MAL_BOLD, "%s", _("\nLayouts of one model on one machine, ranked\n"));
+  mal_table_init(&t, a, 0, "rrrrllw");
+  mal_table_row(&t, MAL_DIM, _("regret %"), "rho", "n", _("oom"), _("best"), _("pick, measure"), _("group"));
+  for (int i = 0; i < v->ranking.n; i++) {
+    const mal_rank_group *g = &v->ranking.groups[i];
+    mal_table_row(&t, g->failed || g->regret > 0.15 ? MAL_WARN : MAL_PLAIN,
+                  g->failed ? _("ran out") : percent(a, g->regret), mal_print(a, "%.2f", g->spearman),
+                  mal_print(a, "%d", g->n), mal_print(a, "%d", g->n_oom), g->best->row->trial->id, ids(a, g), g->name);
+  }
+  mal_table_put(&t, p);
+  mal_page_put(p, "\n");
+  mal_page_wrap(
+      p, 0, 0,
+      _("Groups of five and more layouts that differ in nothing else. rho: Spearman's rank correlation of "
+        "predicted and measured time. pick: the fastest predicted that fits with a probability of 90 %; after "
+        "it those inside its interval, which only a measurement tells apart. regret: measured time of the "
+        "pick over that of the best, less 1; 100 % when the pick ran out of memory."));
+  mal_page_put(p, _("Spearman: mean %.3f, least %.2f over %d groups\n"), m->spearman_mean, m->spearman_least, m->n);
+  mal_page_put(p, _("Regret: mean %.1f %%, p90 %.1f %%, worst %.1f %%; %d picks ran out of memory\n"),
+               100 * m->regret_mean, 100 * m->regret_p90, 100 * m->regret_max, m->n_failed);
+  mal_page_put(p, _("Regret when the layouts named are measured: mean %.1f %%\n"), 100 * m->regret_close_mean);
+}
+
 void mal_report_validation(mal_page *p, const mal_validation *v, bool rows) {
   const mal_summary *m = &v->all;
   if (rows) put_rows(p, v);
@@ -100,6 +134,7 @@ void mal_report_validation(mal_page *p, const mal_validation *v, bool rows) {
     put_skipped(p, v->judged_oom, v->count_oom);
   }
   mal_page_put(p, _("Interval width of dense rows without blanks: %.1f %%\n"), 100 * m->interval_width_specified);
+  put_ranking(p, v);
 }
 
 bool mal_report_validation_row(mal_page *p, const mal_validation *v, const char *id) {
