@@ -8,6 +8,8 @@
  * peers, outputs are undefined. Backends may do all their work in start and wait of the callers (shm does): progress needs
  * every member to get to its wait. At most MAL_COMM_OPEN calls of an end are open at once. Nothing is allocated by a call.
  *
+ * The waits of an end help all its open calls, so the calls of several groups may be waited for in any order.
+ *
  * Sums are formed in member order, so that all members get the same bits, and every run the same. */
 #ifndef MAL_ENGINE_COMM_COMM_H
 #define MAL_ENGINE_COMM_COMM_H
@@ -68,7 +70,8 @@ typedef struct mal_comm_backend {
   mal_status (*group)(mal_comm *c, const mal_members *m, const char *name, int32_t *group, mal_error *e);
 
   mal_status (*start)(mal_comm *c, int32_t group, const mal_comm_call *call, mal_comm_ticket *t, mal_error *e);
-  /* Point to point; tag tells apart messages of one pair that are open at once. Counted under `group`, of which both are members. */
+  /* Point to point, to and from a member of the group; tag tells apart messages of one pair that are open at once: of equal
+   * tags the first sent is the first received. Counted under `group`. */
   mal_status (*send)(mal_comm *c, int32_t group, int32_t to, uint64_t tag, const void *from, int64_t bytes,
                      mal_comm_ticket *t, mal_error *e);
   mal_status (*recv)(mal_comm *c, int32_t group, int32_t from, uint64_t tag, void *into, int64_t bytes,
