@@ -126,6 +126,9 @@ typedef struct shop {
   set held; /* the plan has these, or goes further */
   found *found;
   int count;
+  mal_arena scratch; /* one trial's */
+  set *failed;       /* trials that did not fit, for bases and supports overlap */
+  int n_failed, room;
 } shop;
 
 /* --- the flags here ---------------------------------------------------------------------------------------------------- */
@@ -233,21 +236,42 @@ static mal_status apply(shop *s, set flags, mal_plan *p, mal_error *e) {
   return mal_plan_complete(s->a, p, e);
 }
 
+static bool has_failed(const shop *s, set flags) {
+  for (int i = 0; i < s->n_failed; i++)
+    if (s->failed[i] == flags) return true;
+  return false;
+}
+
+static void remember(shop *s, set flags) {
+  if (s->n_failed == s->room) {
+    s->failed = mal_grow(s->a, s->failed, (size_t)s->room, 2 * (size_t)s->room + 64, sizeof *s->failed);
+    s->room = 2 * s->room + 64;
+  }
+  s->failed[s->n_failed++] = flags;
+}
+
+static bool fits(shop *s, mal_remedy *r) {
+  mal_program program;
+  mal_error e;
+  int64_t limit = (int64_t)r->plan.machine.gpu->memory_bytes.value;
+  mal_arena_reset(&s->scratch);
+  return mal_lower_within(&s->scratch, &r->plan, limit, &program, &e) == MAL_OK &&
+         program.stages[program.worst_stage].total_bytes <= limit &&
+         mal_price(&s->scratch, &program, &r->estimate, &e) == MAL_OK && r->estimate.fits;
+}
+
 /* False: cannot be, or does not fit. */
 static bool try_set(shop *s, set flags, found *f) {
-  mal_arena scratch;
-  mal_program program;
   mal_error e;
   mal_remedy *r = &f->remedy;
   *f = (found){.flags = flags};
-  if (!can_be_had(s, flags) || apply(s, flags, &r->plan, &e) != MAL_OK) return false;
-  mal_arena_init(&scratch);
-  bool fits = mal_lower(&scratch, &r->plan, &program, &e) == MAL_OK &&
-              program.stages[program.worst_stage].total_bytes <= (int64_t)r->plan.machine.gpu->memory_bytes.value &&
-              mal_price(&scratch, &program, &r->estimate, &e) == MAL_OK && r->estimate.fits;
-  if (fits) r->estimate.why = mal_copy(s->a, r->estimate.why);
-  mal_arena_free(&scratch);
-  return fits;
+  if (!can_be_had(s, flags) || has_failed(s, flags)) return false;
+  if (apply(s, flags, &r->plan, &e) != MAL_OK || !fits(s, r)) {
+    remember(s, flags);
+    return false;
+  }
+  r->estimate.why = mal_copy(s->a, r->estimate.why);
+  return true;
 }
 
 static void keep(shop *s, found *f, int changes) {
@@ -361,12 +385,14 @@ static void sort(shop *s) {
 mal_status mal_price_remedies(mal_arena *a, const mal_plan *plan, mal_remedy **remedies, int *count, mal_error *e) {
   (void)e;
   shop s = {.a = a, .plan = plan, .found = MAL_ARRAY(a, found, ROOM)};
+  mal_arena_init(&s.scratch);
   set_changes(&s);
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) try_family(&s, families[i]);
   try_bases(&s);
   more_nodes(&s);
   drop_larger(&s);
   sort(&s);
+  mal_arena_free(&s.scratch);
   *remedies = MAL_ARRAY(a, mal_remedy, s.count + 1);
   *count = s.count;
   for (int i = 0; i < s.count; i++) (*remedies)[i] = s.found[i].remedy;

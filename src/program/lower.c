@@ -12,6 +12,7 @@ typedef struct assembly {
   mal_block_request *made; /* [p->n_blocks]: what each block was lowered for */
   mal_held *held;          /* [p->n_blocks] */
   int room;
+  int64_t limit_bytes; /* 0: none */
 } assembly;
 
 /* --- blocks ----------------------------------------------------------------------------------------------------------- */
@@ -174,6 +175,17 @@ static mal_status finish_stage(assembly *s, mal_stage *stage) {
   return status == MAL_OK ? block_for(s, sum, &stage->optimizer) : status;
 }
 
+/* Weights and gradients alone, before the long lists of sync and optimizer are made: more than `limit`? */
+static bool is_over(const assembly *s, const mal_stage *stage) {
+  int64_t bytes = 0;
+  for (int c = 0; c < stage->n_chunks; c++)
+    for (int i = 0; i < stage->chunks[c].n_runs; i++) {
+      const mal_run *run = &stage->chunks[c].runs[i];
+      bytes += run->count * mal_block_lasting(s->plan, &s->p->blocks[run->block]);
+    }
+  return s->limit_bytes && bytes > s->limit_bytes;
+}
+
 static int64_t boundary_bytes(const mal_plan *plan) {
   const mal_layout *l = &plan->layout;
   int64_t tokens = l->micro_batch * (plan->job.seq / l->cp);
@@ -194,13 +206,14 @@ static mal_status assemble(assembly *s) {
   p->stages = MAL_ARRAY(s->a, mal_stage, l->pp);
   for (int64_t i = 0; i < l->pp && status == MAL_OK; i++) {
     status = fill_stage(s, i, first, count);
-    if (status == MAL_OK) status = finish_stage(s, &p->stages[i]);
+    if (status == MAL_OK && is_over(s, &p->stages[i])) return MAL_NO;
   }
+  for (int64_t i = 0; i < l->pp && status == MAL_OK; i++) status = finish_stage(s, &p->stages[i]);
   return status;
 }
 
-mal_status mal_lower(mal_arena *a, const mal_plan *plan, mal_program *p, mal_error *e) {
-  assembly s = {.a = a, .plan = plan, .p = p, .e = e};
+mal_status mal_lower_within(mal_arena *a, const mal_plan *plan, int64_t limit_bytes, mal_program *p, mal_error *e) {
+  assembly s = {.a = a, .plan = plan, .p = p, .e = e, .limit_bytes = limit_bytes};
   *p = (mal_program){.plan = plan, .micro_batches = plan->job.accumulation, .boundary_bytes = boundary_bytes(plan)};
   p->split_backward = mal_schedule_splits(&plan->layout);
   mal_arena_init(&s.scratch);
@@ -210,4 +223,8 @@ mal_status mal_lower(mal_arena *a, const mal_plan *plan, mal_program *p, mal_err
   mal_program_memory(p);
   mal_program_count(p);
   return MAL_OK;
+}
+
+mal_status mal_lower(mal_arena *a, const mal_plan *plan, mal_program *p, mal_error *e) {
+  return mal_lower_within(a, plan, 0, p, e);
 }

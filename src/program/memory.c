@@ -250,6 +250,11 @@ static void settle_gradients(const mal_program *p, mal_stage *stage, phase phase
   }
 }
 
+int64_t mal_block_lasting(const mal_plan *plan, const mal_block *b) {
+  bool passing = plan->profile->optimizer_in_backward || plan->profile->lazy_grads;
+  return b->region_bytes[MAL_R_PARAM] + (passing ? 0 : b->region_bytes[MAL_R_GRAD]);
+}
+
 void mal_program_memory(mal_program *p) {
   for (int64_t i = 0; i < p->plan->layout.pp; i++) {
     mal_stage *stage = &p->stages[i];

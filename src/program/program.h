@@ -73,6 +73,9 @@ typedef struct mal_program {
 
 /* The plan must be complete. Errors: what cannot be lowered is said by name (exit 2). Does not say whether it fits. */
 mal_status mal_lower(mal_arena *a, const mal_plan *plan, mal_program *p, mal_error *e);
+/* For trying many plans: MAL_NO, early and with no program, when a stage's weights and gradients alone are above limit_bytes
+ * (0: no limit), which is then certain not to fit. */
+mal_status mal_lower_within(mal_arena *a, const mal_plan *plan, int64_t limit_bytes, mal_program *p, mal_error *e);
 
 /* A stage's table in issue order. *steps is arena-owned. The tables of all stages are parts of one global sequence, so that no
  * stage can wait in a circle, even where each SEND waits for its RECV. A SEND need not hold its stage back; a RECV holds back
