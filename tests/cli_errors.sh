@@ -21,7 +21,9 @@ refuses() {
   code=$?
   [ $code -eq 2 ] || fail "exit $code instead of 2: malha $* ($(head -c 300 err))"
   [ ! -s out ] || fail "standard output is not empty: malha $*"
-  grep -Eiq -- "$pattern" err || fail "no '$pattern' in: $(head -c 300 err) (malha $*)"
+  awk 'length > 80 && NF > 1 { exit 1 }' err || fail "a message wider than 80 columns: malha $*"
+  tr -s '\n ' ' ' <err >said
+  grep -Eiq -- "$pattern" said || fail "no '$pattern' in: $(head -c 300 said) (malha $*)"
   [ "$(wc -c <err)" -lt 3000 ] || fail "the message is longer than a screen: malha $*"
   if LC_ALL=C grep -q "$(printf '\033')" err; then fail "control characters in the message: malha $*"; fi
 }
@@ -70,7 +72,6 @@ refuses 'seq' plan llama-3-8b $LAYOUT --seq 1e99
 refuses 'seq' plan llama-3-8b $LAYOUT --micro-batch 1000000000
 refuses 'seq' plan llama-3-8b $LAYOUT --seq 1000000000 --attention unfused
 refuses 'pue' plan llama-3-8b $LAYOUT --pue 0
-refuses 'lora-rank' plan llama-3-8b $LAYOUT --train lora --lora-rank 0
 refuses 'usd-per-gpu-hour' plan llama-3-8b $LAYOUT --tokens 1T --budget 1
 refuses 'seq' plan llama-3-8b $LAYOUT --seq lots
 refuses 'tokens' plan llama-3-8b $LAYOUT --deadline 30d
@@ -80,6 +81,16 @@ refuses 'tp|GPU' plan llama-3-8b --on 8xh100-sxm --layout tp=16,micro-batch=1
 refuses 'pp|layers|stage|GPU' plan llama-3-8b --on 64x8xh100-sxm --layout pp=64,micro-batch=1
 refuses 'tp' plan llama-3-8b --on 8xh100-sxm --layout tp=0
 refuses 'tp' plan llama-3-8b --on 8xh100-sxm --layout tp=-1
+for key in tp cp dp pp vpp ep etp hybrid micro-batch; do # nothing is not the same as not given
+  refuses "$key: '0' is nothing" plan llama-3-8b --on 8xh100-sxm --layout zero=3,$key=0
+  refuses "$key: '0' is nothing" plan llama-3-8b $LAYOUT --$key 0
+done
+for key in seq global-batch accumulation tokens lora-rank deadline budget checkpoint-interval; do
+  refuses "$key: '0' is nothing" plan llama-3-8b $LAYOUT --tokens 1G --$key 0
+done
+for key in usd-per-gpu-hour usd-per-kwh pue deadline budget checkpoint-interval; do
+  refuses "$key: '-1' is negative" plan llama-3-8b $LAYOUT --tokens 1G --$key -1
+done
 refuses 'tp' plan llama-3-8b --on 8xh100-sxm --layout tp=1000000000000000000000000000000
 refuses 'layers' plan layers=1000000000000000000000000000000,hidden=64,heads=1,ffn=64,vocab=64 $LAYOUT
 refuses 'layers' plan layers=-3,hidden=64,heads=1,ffn=64,vocab=64 $LAYOUT

@@ -31,5 +31,11 @@ done
 for verb in plan lower validate models machines; do
   grep -q "malha $verb" "$here/docs/$verb.md" || fail "docs/$verb.md"
 done
+# What validate prints at length; the table of runs where it is there.
+"$MALHA" validate --defaults | narrow >&2 || fail "validate --defaults is wider than 80 columns"
+runs=$here/../shared/data/runs.csv
+if [ -r "$runs" ]; then
+  "$MALHA" validate "$runs" --rows | narrow >&2 || fail "validate --rows is wider than 80 columns"
+fi
 [ $failed -eq 0 ] || exit 1
 echo ok

@@ -130,6 +130,16 @@ expect 0 plan --from plan.json --optimizer adamw-8bit --json
 value '["layouts"][0]["degrees"]["sequence-parallel"]' | grep -q off || fail "sequence parallelism without tp"
 expect 0 plan --from plan.json --tp 2 --profile megatron --json
 [ "$(value '["layouts"][0]["degrees"]["sequence-parallel"]')" = on ] || fail "a derived value of the file outlives what it came from"
+# A batch that was derived follows; one that was asked for stays, and of three numbers the flag wins.
+expect 0 plan llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=2,recompute=full -o derived.json
+expect 0 plan --from derived.json --on 2x8xh100-sxm --json
+[ "$(value '["job"]["global-batch"]')" = 32 ] || fail "a derived batch outlives the machine it came from"
+expect 0 plan --from derived.json --global-batch 64 --json
+[ "$(value '["job"]["accumulation"]')" = 4 ] || fail "--global-batch with a derived batch"
+expect 0 plan --from plan.json --on 2x8xh100-sxm --json
+[ "$(value '["job"]["global-batch"], v["job"]["accumulation"]')" = "(64, 4)" ] || fail "a batch that was asked for"
+expect 0 plan --from plan.json --accumulation 3 --json
+[ "$(value '["job"]["global-batch"]')" = 24 ] || fail "--accumulation does not win over the file's batch"
 expect 2 plan $SMALL -o same.json --trace same.json
 [ ! -e same.json ] || fail "-o and --trace share a file"
 [ ! -w /dev/full ] || "$MALHA" --version 2>err >/dev/full || grep -q 'standard output' err || fail "--version into a full disk"
@@ -141,6 +151,21 @@ done
 printf 'global-batch: 128\noptimizer: lion\n' >job.yaml
 expect 0 plan llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1,recompute=full --job job.yaml --seq 4096 --json
 [ "$(value '["job"]["global-batch"], v["job"]["optimizer"], v["job"]["seq"]')" = "(128, 'lion', 4096)" ] || fail "job.yaml"
+
+# A machine file: the answer names what differs from the catalogue.
+printf 'name: mine\nnode: {base: dgx-h100, nics: {value: 4, source: ours}}\nfabric: {base: default, oversubscription: {value: 2, source: ours}}\n' >mine.yaml
+expect 0 plan llama-3-8b --on ./mine.yaml --layout zero=3,micro-batch=1,recompute=full
+shows 'as ./mine.yaml says: node.nics, fabric.oversubscription'
+expect 0 plan llama-3-8b --on ./mine.yaml --layout zero=3,micro-batch=1,recompute=full --json
+valid "a machine file"
+[ "$(value '["machine"]["own"]')" = "['node.nics', 'fabric.oversubscription']" ] || fail "own values of a machine file"
+
+# One of a thing is not many.
+expect 0 plan gpt2 --on 1xh100-sxm --layout zero=0
+expect 2 plan gpt2 --on 1xh100-sxm --layout tp=2
+grep -q 'the 1 GPU of' err || fail "1 GPUs"
+expect 2 plan llama-3-8b --on 8xh100-sxm --layout cp=8 --seq 9
+grep -q 'nearest: 16' err || fail "nearest is 0"
 
 # Side by side.
 expect 0 plan llama-3-8b --on 8xa100-80-sxm,8xh100-sxm --layout zero=3,micro-batch=1,recompute=full
@@ -156,7 +181,7 @@ shows '^4xh100-sxm +no such split'
 # Without --layout: a line that works.
 "$MALHA" plan llama-3-8b --on 8xh100-sxm >out 2>err
 [ $? -eq 2 ] || fail "no layout is bad usage"
-line=$(grep -o 'malha plan .*' err | sed 's/^malha //')
+line=$(sed -n '/^  malha plan /,$p' err | tr -d '\\\n' | sed 's/^ *malha //')
 [ -n "$line" ] || fail "no layout to start from"
 # shellcheck disable=SC2086
 expect 0 $line

@@ -1,38 +1,9 @@
 /* For tests of blocks: plans from catalogue names, one block lowered, its lists walked. */
 #ifndef MAL_TEST_PROGRAM_BLOCK_H
 #define MAL_TEST_PROGRAM_BLOCK_H
+#include "lower.h"
 #include "program/lower_block.h"
-#include "test.h"
 #include <math.h>
-
-static mal_arena arena;
-
-static inline int open_arena(void **state) {
-  (void)state;
-  mal_arena_init(&arena);
-  return 0;
-}
-
-static inline int close_arena(void **state) {
-  (void)state;
-  mal_arena_free(&arena);
-  return 0;
-}
-
-/* The profile is the plan's own: tests may set its switches before they lower. */
-static inline mal_plan *plan_of(const char *model, const char *machine, const char *layout, const char *profile,
-                                const char *job) {
-  mal_error e;
-  mal_job j;
-  mal_layout l;
-  mal_plan *plan = MAL_NEW(&arena, mal_plan);
-  mal_job_default(&j);
-  mal_layout_default(&l);
-  assert_ok(mal_layout_parse(&arena, layout, &l, &e), e);
-  assert_ok(mal_job_parse(&arena, "job", job, strlen(job), &j, &e), e);
-  assert_ok(mal_plan_make(&arena, model, machine, profile, &j, &l, plan, &e), e);
-  return plan;
-}
 
 static inline const mal_block *lower_request(const mal_block_request *r) {
   mal_error e;

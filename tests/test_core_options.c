@@ -7,6 +7,8 @@ typedef struct settings {
   int64_t tokens;
   double fraction, memory;
   int precision;
+  int64_t ranks;
+  double limit;
 } settings;
 
 static const char *const precisions[] = {"bf16", "fp8", "fp16-mixed", NULL};
@@ -19,6 +21,8 @@ static const mal_option table[] = {
      "sequences in one step, over all ranks; this help is long enough that it must be wrapped to a second line"},
     {"fraction", 0, MAL_OPT_NUMBER, offsetof(settings, fraction), "X", NULL, NULL, "a number"},
     {"memory", 'm', MAL_OPT_QUANTITY, offsetof(settings, memory), "SIZE", "B", NULL, "a size"},
+    {"ranks", 0, MAL_OPT_POSITIVE, offsetof(settings, ranks), "N", NULL, NULL, "from one on"},
+    {"limit", 0, MAL_OPT_AMOUNT, offsetof(settings, limit), "TIME", "s", NULL, "more than none"},
     {"precision", 'p', MAL_OPT_CHOICE, offsetof(settings, precision), NULL, NULL, precisions, "number type"},
 };
 enum { COUNT = sizeof table / sizeof *table };
@@ -46,8 +50,8 @@ static void test_every_form(void **state) {
   assert_int_equal(n_positional, 2);
   assert_string_equal(positional[0], "plan");
   assert_string_equal(positional[1], "x");
-  assert_ok(PARSE("-vn", "-m80GiB", "-o-", "--fraction", "-0.5"), e);
-  assert_true(s.verbose && s.dry_run && s.memory == 80.0 * (1 << 30) && s.fraction == -0.5);
+  assert_ok(PARSE("-vn", "-m80GiB", "-o-", "--fraction", "0.5"), e);
+  assert_true(s.verbose && s.dry_run && s.memory == 80.0 * (1 << 30) && s.fraction == 0.5);
   assert_string_equal(s.output, "-");
   assert_ok(PARSE("-o", "-", "--", "--verbose", "-v"), e);
   assert_false(s.verbose);
@@ -77,6 +81,10 @@ static void test_refused(void **state) {
   assert_fails(MAL_BAD, PARSE("--global-batch", "many"), e, "--global-batch: 'many'");
   assert_fails(MAL_BAD, PARSE("--memory", "3s"), e, "--memory", "B");
   assert_fails(MAL_BAD, PARSE("--precision", "fp17"), e, "--precision", "bf16, fp8, fp16-mixed", "Nearest");
+  assert_fails(MAL_BAD, PARSE("--fraction", "-0.5"), e, "--fraction: '-0.5' is negative");
+  assert_fails(MAL_BAD, PARSE("--ranks", "0"), e, "--ranks: '0' is nothing", "1 or more");
+  assert_fails(MAL_BAD, PARSE("--ranks", "-1"), e, "--ranks", "negative");
+  assert_fails(MAL_BAD, PARSE("--limit", "0s"), e, "--limit: '0s' is nothing", "more than 0");
   assert_fails(MAL_BAD, PARSE("--verbose=maybe"), e, "neither true nor false");
   assert_fails(MAL_BAD, PARSE("a", "b", "c"), e, "'c'", "at most 2");
   assert_fails(MAL_BAD,

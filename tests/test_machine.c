@@ -190,7 +190,15 @@ static void test_machine_file(void **state) {
   assert_true(m.fabric->oversubscription.value == 3);
   assert_true(m.gpu->flops[MAL_BF16].value == 989.4e12);
   int before = m.unverified;
+  assert_ok(parse("gpu: {base: h100-sxm, calibration: {nic: {value: 0.5, lo: 0, hi: 1, prior: 0.5, source: s}}}\n"
+                  "node: {base: dgx-h100, nics: {value: 4, source: s}, usd_per_hour: {value: 16, source: s}}\n"
+                  "fabric: {base: default}\n"),
+            e);
+  static const char *const own[] = {"node.nics", "node.usd_per_hour", "gpu.calibration.nic"}; /* said in answers */
+  assert_int_equal(m.n_own, 3);
+  for (int i = 0; i < 3; i++) assert_string_equal(m.own[i], own[i]);
   assert_ok(parse("node: {base: dgx-h100}\n"), e);
+  assert_int_equal(m.n_own, 0);
   assert_int_equal(before, m.unverified + 1);
   assert_int_equal(m.nodes, 1);
   assert_ok(parse("gpu: {base: h100-sxm}\n"), e);

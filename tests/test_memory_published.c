@@ -1,31 +1,11 @@
 /* Peak memory beside what was measured and published, each with the same measure as its source, and faults of other
  * planners: ZeRO-2's and ZeRO-3's temporary peaks, embedding and head, the first stage and the last. */
-#include "plan/plan.h"
-#include "program/program.h"
-#include "test.h"
+#include "lower.h"
 #include <math.h>
-
-static mal_arena arena;
 
 static const double GIB = 1024.0 * 1024 * 1024, GB = 1e9;
 
 typedef enum counts { ALLOCATED, RESERVED, CARD } counts; /* tensors; the allocator's; all of the process */
-
-static const mal_program *lower(const char *model, const char *machine, const char *layout, const char *profile,
-                                const char *job) {
-  mal_error e;
-  mal_job j;
-  mal_layout l;
-  mal_plan *plan = MAL_NEW(&arena, mal_plan);
-  mal_program *p = MAL_NEW(&arena, mal_program);
-  mal_job_default(&j);
-  mal_layout_default(&l);
-  assert_ok(mal_layout_parse(&arena, layout, &l, &e), e);
-  assert_ok(mal_job_parse(&arena, "job", job, strlen(job), &j, &e), e);
-  assert_ok(mal_plan_make(&arena, model, machine, profile, &j, &l, plan, &e), e);
-  assert_ok(mal_lower(&arena, plan, p, &e), e);
-  return p;
-}
 
 static double counted(const mal_program *p, counts what) {
   const mal_stage *s = &p->stages[p->worst_stage];
@@ -146,18 +126,6 @@ static void recomputation_is_not_free_of_work(void **state) {
   const mal_program *full = lower("llama-3-8b", "8xh100-sxm", "micro-batch=1,recompute=full", "malha", "{seq: 8192}");
   assert_true(full->stages[0].region_bytes[MAL_R_STASH] < none->stages[0].region_bytes[MAL_R_STASH] / 4);
   assert_true(full->stages[0].region_bytes[MAL_R_WORK] >= none->stages[0].region_bytes[MAL_R_WORK]);
-}
-
-static int open_arena(void **state) {
-  (void)state;
-  mal_arena_init(&arena);
-  return 0;
-}
-
-static int close_arena(void **state) {
-  (void)state;
-  mal_arena_free(&arena);
-  return 0;
 }
 
 int main(void) {

@@ -32,18 +32,8 @@ static int close_room(void **state) {
 }
 
 static void same_options(const mal_option *table, int count, const void *x, const void *y) {
-  for (int i = 0; i < count; i++) {
-    const char *a = (const char *)x + table[i].offset, *b = (const char *)y + table[i].offset;
-    bool same = false;
-    switch (table[i].kind) {
-    case MAL_OPT_FLAG: same = *(const bool *)a == *(const bool *)b; break;
-    case MAL_OPT_TEXT: same = strcmp(*(const char *const *)a, *(const char *const *)b) == 0; break;
-    case MAL_OPT_COUNT: same = *(const int64_t *)a == *(const int64_t *)b; break;
-    case MAL_OPT_CHOICE: same = *(const int *)a == *(const int *)b; break;
-    default: same = *(const double *)a == *(const double *)b; break;
-    }
-    if (!same) fail_msg("%s is not the same", table[i].name);
-  }
+  for (int i = 0; i < count; i++)
+    if (!mal_option_same(&table[i], x, y)) fail_msg("%s is not the same", table[i].name);
 }
 
 static void same_plan(const mal_plan *x, const mal_plan *y) {
@@ -122,6 +112,27 @@ static void layout_in_few_words(void **state) {
     assert_true(mal_layout_equal(&p.layout, &q.layout));
     assert_string_equal(text, all[i][4]);
   }
+}
+
+/* A value that followed from others is not asked for again when the plan is: only what the user gave is. */
+static void knows_what_was_asked(void **state) {
+  room *r = *state;
+  mal_error e;
+  mal_plan p, q;
+  char *path = mal_print(&r->arena, "%s/asked.json", r->folder);
+  make(r, "llama-3-8b", "8xh100-sxm", "", "zero=3,micro-batch=2", "{}", &p);
+  assert_int_equal(p.job.global_batch, 16);
+  assert_ok(mal_plan_write(&r->arena, path, &p, &e), e);
+  assert_ok(mal_plan_read(&r->arena, path, &q, &e), e);
+  same_options(mal_job_options, mal_job_option_count, &p.asked_job, &q.asked_job);
+  same_options(mal_layout_options, mal_layout_option_count, &p.asked_layout, &q.asked_layout);
+  assert_int_equal(q.asked_job.global_batch, 0);
+  assert_int_equal(q.asked_layout.micro_batch, 2);
+  make(r, "llama-3-8b", "8xh100-sxm", "", "zero=3", "{global-batch: 16}", &p);
+  assert_ok(mal_plan_write(&r->arena, path, &p, &e), e);
+  assert_ok(mal_plan_read(&r->arena, path, &q, &e), e);
+  assert_int_equal(q.asked_job.global_batch, 16);
+  assert_int_equal(q.asked_layout.micro_batch, 0);
 }
 
 /* The default profile is written by name: it stays when defaults change. */
@@ -220,6 +231,11 @@ static void names_what_is_wrong(void **state) {
   REFUSED(mal_print(&r->arena, "%s\"layout\": {\"tp\": -1}}", head), "p.json:2", "tp");
   REFUSED(mal_print(&r->arena, "%s\"layout\": {\"tp\": 1.5}}", head), "p.json:2", "tp");
   REFUSED(mal_print(&r->arena, "%s\"layout\": {\"zero\": 4}}", head), "p.json:2", "zero");
+  REFUSED(mal_print(&r->arena, "%s\"layout\": {\"micro-batch\": 0}}", head), "p.json:2", "micro-batch", "1 or more");
+  REFUSED(mal_print(&r->arena, "%s\"derived\": \"seq\"}", head), "p.json:2", "derived", "list");
+  REFUSED(mal_print(&r->arena, "%s\"derived\": [\"sqe\"]}", head), "p.json:2", "sqe");
+  REFUSED(mal_print(&r->arena, "%s\"derived\": [7]}", head), "p.json:2", "derived");
+  REFUSED(mal_print(&r->arena, "%s\"job\": {\"usd-per-kwh\": -2}}", head), "p.json:2", "usd-per-kwh", "negative");
   REFUSED(mal_print(&r->arena, "%s\"job\": {\"lora-targets\": \"none\"}}", head), "p.json:2", "lora-targets");
   REFUSED(mal_print(&r->arena, "%s\"job\": {\"pue\": 0.5}}", head), "p.json:2", "pue");
 }
@@ -234,47 +250,52 @@ static void refuses_standard_input_as_model(void **state) {
   assert_fails(MAL_BAD, mal_plan_show(&r->arena, "p.json", &p, &text, &e), e, "p.json", "standard input");
 }
 
-/* The schema knows exactly the options that there are. */
-static void schema_lists_every_option(void **state) {
-  room *r = *state;
-  mal_error e;
-  mal_json j;
-  assert_ok(mal_json_read(&r->arena, MALHA_SOURCE "/docs/schema/plan-file.json", &j, &e), e);
-  const struct {
-    const char *section;
-    const mal_option *table;
-    int count;
-  } all[] = {{"job", mal_job_options, mal_job_option_count}, {"layout", mal_layout_options, mal_layout_option_count}};
-  for (int s = 0; s < 2; s++) {
-    json_t *section = json_object_get(json_object_get(j.root, "properties"), all[s].section);
-    json_t *properties = json_object_get(section, "properties");
-    assert_int_equal(json_object_size(properties), all[s].count);
-    for (int i = 0; i < all[s].count; i++) {
-      json_t *one = json_object_get(properties, all[s].table[i].name);
-      if (!one) fail_msg("the schema lacks %s", all[s].table[i].name);
-      json_t *names = json_object_get(one, "enum");
-      for (int c = 0; all[s].table[i].kind == MAL_OPT_CHOICE && all[s].table[i].choices[c]; c++) {
-        json_t *name = json_array_get(names, (size_t)c);
-        if (json_is_string(name))
-          assert_string_equal(json_string_value(name), all[s].table[i].choices[c]);
-        else
-          assert_int_equal(json_integer_value(name), atoi(all[s].table[i].choices[c]));
-      }
+/* A schema's section knows exactly the options that there are. */
+static void lists_every_option(const json_t *section, const mal_option *table, int count) {
+  json_t *properties = json_object_get(section, "properties");
+  assert_int_equal(json_object_size(properties), count);
+  for (int i = 0; i < count; i++) {
+    json_t *one = json_object_get(properties, table[i].name);
+    if (!one) fail_msg("the schema lacks %s", table[i].name);
+    json_t *names = json_object_get(one, "enum");
+    for (int c = 0; table[i].kind == MAL_OPT_CHOICE && table[i].choices[c]; c++) {
+      json_t *name = json_array_get(names, (size_t)c);
+      if (json_is_string(name))
+        assert_string_equal(json_string_value(name), table[i].choices[c]);
+      else
+        assert_int_equal(json_integer_value(name), atoi(table[i].choices[c]));
     }
   }
-  mal_json_free(&j);
+}
+
+static void schemas_list_every_option(void **state) {
+  room *r = *state;
+  mal_error e;
+  const struct {
+    const char *file, *within, *job, *layout;
+  } all[] = {{MALHA_SOURCE "/docs/schema/plan-file.json", "properties", "job", "layout"},
+             {MALHA_SOURCE "/docs/schema/plan.json", "$defs", "job", "degrees"}};
+  for (int i = 0; i < 2; i++) {
+    mal_json j;
+    assert_ok(mal_json_read(&r->arena, all[i].file, &j, &e), e);
+    const json_t *within = json_object_get(j.root, all[i].within);
+    lists_every_option(json_object_get(within, all[i].job), mal_job_options, mal_job_option_count);
+    lists_every_option(json_object_get(within, all[i].layout), mal_layout_options, mal_layout_option_count);
+    mal_json_free(&j);
+  }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trips),
       cmocka_unit_test(layout_in_few_words),
+      cmocka_unit_test(knows_what_was_asked),
       cmocka_unit_test(pins_the_profile),
       cmocka_unit_test(paths_follow_the_plan),
       cmocka_unit_test(names_win_over_files),
       cmocka_unit_test(names_what_is_wrong),
       cmocka_unit_test(refuses_standard_input_as_model),
-      cmocka_unit_test(schema_lists_every_option),
+      cmocka_unit_test(schemas_list_every_option),
   };
   return cmocka_run_group_tests(tests, open_room, close_room);
 }

@@ -3,40 +3,9 @@
 #include "core/catalog.h"
 #include "core/file.h"
 #include "core/utf8.h"
-#include "program/program.h"
+#include "lower.h"
 #include "schema.h"
-#include "test.h"
 #include <math.h>
-
-static mal_arena arena;
-
-static const mal_program *lower(const char *model, const char *machine, const char *layout, const char *profile,
-                                const char *job) {
-  mal_error e;
-  mal_job j;
-  mal_layout l;
-  mal_plan *plan = MAL_NEW(&arena, mal_plan);
-  mal_program *p = MAL_NEW(&arena, mal_program);
-  mal_job_default(&j);
-  mal_layout_default(&l);
-  assert_ok(mal_layout_parse(&arena, layout, &l, &e), e);
-  assert_ok(mal_job_parse(&arena, "job", job, strlen(job), &j, &e), e);
-  assert_ok(mal_plan_make(&arena, model, machine, profile, &j, &l, plan, &e), e);
-  assert_ok(mal_lower(&arena, plan, p, &e), e);
-  return p;
-}
-
-static int open_arena(void **state) {
-  (void)state;
-  mal_arena_init(&arena);
-  return 0;
-}
-
-static int close_arena(void **state) {
-  (void)state;
-  mal_arena_free(&arena);
-  return 0;
-}
 
 static void near(double got, double wanted, double share) {
   if (fabs(got - wanted) > share * fabs(wanted))
@@ -383,6 +352,38 @@ static void shown(void **state) {
   mal_json_free(&schema);
 }
 
+/* Trying many plans: MAL_NO only where the whole program is above the limit; else the same program as without one. */
+static void says_early_what_cannot_fit(void **state) {
+  (void)state;
+  static const char *const models[] = {"llama-3-70b", "mixtral-8x7b", "gpt3-175b"};
+  static const char *const layouts[] = {"tp=8,micro-batch=1", "zero=3,micro-batch=1", "zero=2,micro-batch=1",
+                                        "pp=4,micro-batch=1",
+                                        "zero=3,micro-batch=1,offload-params=cpu,offload-optimizer=cpu"};
+  static const char *const profiles[] = {"megatron", "fsdp2", "deepspeed", "malha"};
+  static const int64_t limits[] = {INT64_C(20) << 30, INT64_C(80) << 30, INT64_C(200) << 30};
+  int early = 0, whole = 0;
+  for (int m = 0; m < 3; m++)
+    for (int l = 0; l < 5; l++)
+      for (int f = 0; f < 4; f++)
+        for (int k = 0; k < 3; k++) {
+          mal_error e;
+          mal_program p, q;
+          mal_plan *plan = plan_of(models[m], "8xh100-sxm", layouts[l], profiles[f], "{seq: 2048}");
+          assert_ok(mal_lower(&arena, plan, &p, &e), e);
+          int64_t bytes = p.stages[p.worst_stage].total_bytes;
+          mal_status s = mal_lower_within(&arena, plan, limits[k], &q, &e);
+          if (s == MAL_NO && bytes <= limits[k])
+            fail_msg("%s %s %s: said not to fit", models[m], layouts[l], profiles[f]);
+          early += s == MAL_NO;
+          if (s == MAL_NO) continue;
+          assert_int_equal(s, MAL_OK);
+          whole++;
+          assert_int_equal(q.stages[q.worst_stage].total_bytes, bytes);
+          assert_int_equal(q.n_blocks, p.n_blocks);
+        }
+  assert_true(early > 20 && whole > 20);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_weight_once),
@@ -401,6 +402,7 @@ int main(void) {
       cmocka_unit_test(flops_do_not_depend_on_layout),
       cmocka_unit_test(bytes_by_axis),
       cmocka_unit_test(shown),
+      cmocka_unit_test(says_early_what_cannot_fit),
   };
   return cmocka_run_group_tests(tests, open_arena, close_arena);
 }

@@ -1,37 +1,14 @@
 /* Offloaded optimizer states and weights: the GPU needs less by what left it, the host little more than what came. */
-#include "program/program.h"
-#include "test.h"
+#include "lower.h"
 
-static mal_arena arena;
-
-static int open_arena(void **state) {
-  (void)state;
-  mal_arena_init(&arena);
-  return 0;
-}
-
-static int close_arena(void **state) {
-  (void)state;
-  mal_arena_free(&arena);
-  return 0;
-}
-
-static mal_status try_lower(const char *profile, const char *layout, const char *job, mal_program *p, mal_error *e) {
-  mal_job j;
-  mal_layout l;
-  mal_plan *plan = MAL_NEW(&arena, mal_plan);
-  mal_job_default(&j);
-  mal_layout_default(&l);
-  mal_status s = mal_layout_parse(&arena, layout, &l, e);
-  if (s == MAL_OK) s = mal_job_parse(&arena, "job", job, strlen(job), &j, e);
-  if (s == MAL_OK) s = mal_plan_make(&arena, "llama-3-70b", "2x8xh100-sxm", profile, &j, &l, plan, e);
-  return s == MAL_OK ? mal_lower(&arena, plan, p, e) : s;
+static mal_status lower_70b(const char *profile, const char *layout, const char *job, mal_program *p, mal_error *e) {
+  return try_lower("llama-3-70b", "2x8xh100-sxm", layout, profile, job, p, e);
 }
 
 static const mal_stage *stage_of(const char *profile, const char *layout, const char *job) {
   mal_error e;
   mal_program *p = MAL_NEW(&arena, mal_program);
-  assert_ok(try_lower(profile, layout, job, p, &e), e);
+  assert_ok(lower_70b(profile, layout, job, p, &e), e);
   return &p->stages[0];
 }
 
@@ -79,12 +56,12 @@ static void the_rest_is_refused(void **state) {
   (void)state;
   mal_error e;
   mal_program p;
-  assert_fails(MAL_BAD, try_lower("megatron", "tp=8,zero=0,offload-optimizer=cpu", "{}", &p, &e), e, "zero=1, 2 or 3");
+  assert_fails(MAL_BAD, lower_70b("megatron", "tp=8,zero=0,offload-optimizer=cpu", "{}", &p, &e), e, "zero=1, 2 or 3");
   for (int zero = 0; zero < 3; zero++) {
     const char *layout = mal_print(&arena, "tp=8,zero=%d", zero);
-    assert_fails(MAL_BAD, try_lower("megatron", mal_print(&arena, "%s,offload-optimizer=nvme", layout), "{}", &p, &e),
+    assert_fails(MAL_BAD, lower_70b("megatron", mal_print(&arena, "%s,offload-optimizer=nvme", layout), "{}", &p, &e),
                  e, "zero");
-    assert_fails(MAL_BAD, try_lower("megatron", mal_print(&arena, "%s,offload-params=cpu", layout), "{}", &p, &e), e,
+    assert_fails(MAL_BAD, lower_70b("megatron", mal_print(&arena, "%s,offload-params=cpu", layout), "{}", &p, &e), e,
                  "zero=3");
   }
 }

@@ -1,31 +1,10 @@
 /* Types of gradients and master weights as the job chooses them: bytes a parameter, whatever the framework. */
 #include "job/types.h"
-#include "program/program.h"
-#include "test.h"
+#include "lower.h"
 #include <math.h>
 
-static mal_arena arena;
-
-static int open_arena(void **state) {
-  (void)state;
-  mal_arena_init(&arena);
-  return 0;
-}
-
-static int close_arena(void **state) {
-  (void)state;
-  mal_arena_free(&arena);
-  return 0;
-}
-
 static mal_status make(const char *profile, const char *layout, const char *job, mal_plan *plan, mal_error *e) {
-  mal_job j;
-  mal_layout l;
-  mal_job_default(&j);
-  mal_layout_default(&l);
-  mal_status s = mal_layout_parse(&arena, layout, &l, e);
-  if (s == MAL_OK) s = mal_job_parse(&arena, "job", job, strlen(job), &j, e);
-  return s == MAL_OK ? mal_plan_make(&arena, "llama-3-8b", "8xh100-sxm", profile, &j, &l, plan, e) : s;
+  return try_plan("llama-3-8b", "8xh100-sxm", layout, profile, job, plan, e);
 }
 
 /* Bytes a parameter of gradients and of master weights, all ranks of a replica together. */

@@ -68,19 +68,26 @@ static mal_status set_offload(const char *text, mal_layout *l, mal_error *e) {
   return MAL_OK;
 }
 
-/* A plan file holds what was derived too; that is derived again, since flags may change what it came from. */
-static mal_status start_from_plan(mal_arena *a, const mal_inputs *flags, mal_inputs *in, mal_error *e) {
+/* What the file's plan derived is derived again, since flags may change what it came from. */
+static mal_status start_from_plan(mal_arena *a, const char *path, mal_inputs *in, mal_error *e) {
   mal_plan *plan = MAL_NEW(a, mal_plan);
-  mal_status status = mal_plan_read(a, flags->from, plan, e);
+  mal_status status = mal_plan_read(a, path, plan, e);
   if (status) return status;
   in->model = plan->model_spec;
   in->on = plan->machine_spec;
   in->profile = *plan->profile_spec ? plan->profile_spec : NULL;
-  in->job = plan->job;
-  in->job.accumulation = 0;
-  if (flags->job.accumulation) in->job.global_batch = 0;
-  mal_layout_default(&in->layout);
-  return mal_layout_parse(a, mal_plan_layout(a, plan), &in->layout, e);
+  in->job = plan->asked_job;
+  in->layout = plan->asked_layout;
+  return MAL_OK;
+}
+
+/* Of the three numbers of a batch the file may have two and flags bring the third: one of the file's gives way. */
+static void settle_batch(mal_inputs *in, const mal_job *given) {
+  if (!in->job.accumulation || !in->job.global_batch || !in->layout.micro_batch) return;
+  if (!given->accumulation)
+    in->job.accumulation = 0;
+  else if (!given->global_batch)
+    in->job.global_batch = 0;
 }
 
 static void split_machines(mal_arena *a, mal_inputs *in) {
@@ -137,11 +144,17 @@ mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, 
   if (in->help) return MAL_OK;
   mal_job_default(&in->job);
   mal_layout_default(&in->layout);
-  if (flags.from) status = start_from_plan(a, &flags, in, e);
+  mal_job given = flags.job, file;
+  mal_job_default(&file);
+  if (flags.from) status = start_from_plan(a, flags.from, in, e);
   if (!status && flags.job_file) status = mal_job_read(a, flags.job_file, &in->job, e);
+  if (!status && flags.job_file) status = mal_job_read(a, flags.job_file, &file, e);
   if (!status) status = read_layout(a, flags.layout_text, &in->layout, e);
   if (!status && flags.offload) status = set_offload(flags.offload, &in->layout, e);
   if (!status) status = parse_flags(a, own, own_count, argc, argv, in, e);
+  if (file.accumulation) given.accumulation = file.accumulation;
+  if (file.global_batch) given.global_batch = file.global_batch;
+  if (!status && flags.from) settle_batch(in, &given);
   in->has_layout = !status && (in->layout_text || *mal_layout_show(a, &in->layout));
   return status ? status : check(a, in, e);
 }

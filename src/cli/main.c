@@ -16,11 +16,26 @@ static int flush(void) {
   return MAL_FAULT;
 }
 
+/* A message that ends with a command keeps it whole, on lines of its own. */
+static void say(mal_arena *a, const mal_verb *verb, const char *text) {
+  enum { INDENT = 2 };
+  static const char command[] = ": malha ";
+  mal_page page;
+  mal_page_init(&page, a, false);
+  const char *who = mal_print(a, verb ? "malha %s: " : "malha: ", verb ? verb->name : ""), *at = strstr(text, command);
+  mal_page_put(&page, "%s", who);
+  mal_page_wrap(&page, strlen(who), INDENT, at ? mal_print(a, "%.*s:", (int)(at - text), text) : text);
+  if (at) {
+    mal_page_put(&page, "%*s", INDENT, "");
+    mal_page_command(&page, INDENT, 2 * INDENT, at + 2);
+  }
+  fputs(page.text, stderr);
+}
+
 int mal_cli_finish(const mal_verb *verb, mal_page *page, mal_status status, const mal_error *e) {
   fputs(page->text, stdout);
   if (flush() != MAL_OK) return MAL_FAULT;
-  if (status != MAL_OK && e->text[0])
-    fprintf(stderr, "malha%s%s: %s\n", verb ? " " : "", verb ? verb->name : "", e->text);
+  if (status != MAL_OK && e->text[0]) say(page->arena, verb, e->text);
   return (int)status;
 }
 
@@ -31,14 +46,16 @@ static void out_of_memory(size_t bytes) {
 
 /* Names come back in messages and in JSON: all must be text. */
 static bool are_text(int argc, char **argv) {
-  for (int i = 1; i < argc; i++)
-    if (!mal_utf8_valid(argv[i], strlen(argv[i]), NULL)) {
-      mal_error e;
-      mal_fail(&e, MAL_BAD, _("argument %d, '%s', is not UTF-8 text. Rename the file or fix the argument."), i,
-               argv[i]);
-      fprintf(stderr, "malha: %s\n", e.text);
-      return false;
-    }
+  for (int i = 1; i < argc; i++) {
+    if (mal_utf8_valid(argv[i], strlen(argv[i]), NULL)) continue;
+    mal_error e;
+    mal_arena arena;
+    mal_arena_init(&arena);
+    mal_fail(&e, MAL_BAD, _("argument %d, '%s', is not UTF-8 text. Rename the file or fix the argument."), i, argv[i]);
+    say(&arena, NULL, e.text);
+    mal_arena_free(&arena);
+    return false;
+  }
   return true;
 }
 

@@ -25,6 +25,10 @@ static const mal_option *by_letter(const mal_option *table, size_t count, char l
   return NULL;
 }
 
+const mal_option *mal_option_named(const mal_option *table, size_t count, const char *name) {
+  return by_name(table, count, name, strlen(name));
+}
+
 static mal_status unknown(const mal_option *table, size_t count, const char *dashes, const char *name, size_t length,
                           mal_error *e) {
   enum { MOST = 256 };
@@ -64,22 +68,74 @@ static mal_status set_choice(const mal_option *o, const char *what, const char *
   return mal_fail(e, MAL_BAD, _("%s: '%.60s' is not one of %s."), what, value, all);
 }
 
+static mal_status set_positive(const char *what, const char *value, int64_t *into, mal_error *e) {
+  int64_t n;
+  mal_status status = mal_parse_count(value, what, &n, e);
+  if (status) return status;
+  if (n < 1) return mal_fail(e, MAL_BAD, _("%s: '%.60s' is nothing; give 1 or more, or leave it out."), what, value);
+  *into = n;
+  return MAL_OK;
+}
+
+static mal_status set_number(const char *what, const char *value, double *into, mal_error *e) {
+  double x;
+  mal_status status = mal_parse_number(value, what, &x, e);
+  if (status) return status;
+  if (x < 0) return mal_fail(e, MAL_BAD, _("%s: '%.60s' is negative; it must be at least 0."), what, value);
+  *into = x;
+  return MAL_OK;
+}
+
+static mal_status set_amount(const mal_option *o, const char *what, const char *value, double *into, mal_error *e) {
+  double x;
+  mal_status status = mal_parse_quantity(value, o->unit, what, &x, e);
+  if (status) return status;
+  if (!(x > 0))
+    return mal_fail(e, MAL_BAD, _("%s: '%.60s' is nothing; give more than 0, or leave it out."), what, value);
+  *into = x;
+  return MAL_OK;
+}
+
+size_t mal_option_size(const mal_option *o) {
+  switch (o->kind) {
+  case MAL_OPT_FLAG: return sizeof(bool);
+  case MAL_OPT_TEXT: return sizeof(const char *);
+  case MAL_OPT_CHOICE: return sizeof(int);
+  case MAL_OPT_COUNT:
+  case MAL_OPT_POSITIVE: return sizeof(int64_t);
+  default: return sizeof(double);
+  }
+}
+
+bool mal_option_same(const mal_option *o, const void *x, const void *y) {
+  const char *a = (const char *)x + o->offset, *b = (const char *)y + o->offset;
+  if (o->kind != MAL_OPT_TEXT) return memcmp(a, b, mal_option_size(o)) == 0;
+  const char *one = *(const char *const *)(const void *)a, *other = *(const char *const *)(const void *)b;
+  return one == other || (one && other && strcmp(one, other) == 0);
+}
+
+void mal_option_copy(const mal_option *o, void *to, const void *from) {
+  memcpy((char *)to + o->offset, (const char *)from + o->offset, mal_option_size(o));
+}
+
 static mal_status set(const mal_option *o, const char *what, const char *value, void *into, mal_error *e) {
   void *field = (char *)into + o->offset;
   switch (o->kind) {
   case MAL_OPT_FLAG: return set_flag(what, value, field, e);
   case MAL_OPT_TEXT: *(const char **)field = value; return MAL_OK;
   case MAL_OPT_COUNT: return mal_parse_count(value, what, field, e);
-  case MAL_OPT_NUMBER: return mal_parse_number(value, what, field, e);
+  case MAL_OPT_POSITIVE: return set_positive(what, value, field, e);
+  case MAL_OPT_NUMBER: return set_number(what, value, field, e);
   case MAL_OPT_CHOICE: return set_choice(o, what, value, field, e);
   case MAL_OPT_QUANTITY: return mal_parse_quantity(value, o->unit, what, field, e);
+  case MAL_OPT_AMOUNT: return set_amount(o, what, value, field, e);
   }
   return mal_fail(e, MAL_FAULT, _("%s: has no kind."), what);
 }
 
 mal_status mal_option_set(const mal_option *table, size_t count, const char *name, const char *value, void *into,
                           mal_error *e) {
-  const mal_option *o = by_name(table, count, name, strlen(name));
+  const mal_option *o = mal_option_named(table, count, name);
   return o ? set(o, name, value, into, e) : unknown(table, count, "", name, strlen(name), e);
 }
 

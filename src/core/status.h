@@ -5,8 +5,9 @@
 #ifndef MAL_CORE_STATUS_H
 #define MAL_CORE_STATUS_H
 
-#define _(text)  mal_text(text) /* words for people: gettext, English when no catalogue is found */
-#define N_(text) text           /* marks words in a table, which are translated where they are shown */
+#define _(text)          mal_text(text) /* words for people: gettext, English when no catalogue is found */
+#define P_(one, many, n) mal_text_plural(one, many, (unsigned long)(n)) /* the words for n things */
+#define N_(text)         text /* marks words in a table, which are translated where they are shown */
 
 typedef enum mal_status {
   MAL_OK = 0,    /* done */
@@ -39,6 +40,10 @@ mal_status mal_fail_in(mal_error *e, const char *format, ...) __attribute__((for
 #endif
 
 const char *mal_text(const char *english) __attribute__((format_arg(1)));
+
+/* The form of the words that goes with n: English one for 1, many for the rest; other languages by their own rules. */
+const char *mal_text_plural(const char *one, const char *many, unsigned long n)
+    __attribute__((format_arg(1), format_arg(2)));
 
 /* Takes the language from the environment; the command calls it first. Sets LC_CTYPE and LC_MESSAGES only:
  * numbers keep the decimal point. Without it everything is English. */

@@ -26,3 +26,8 @@ const char *mal_text(const char *english) {
   pthread_once(&bound, bind);
   return dgettext("malha", english);
 }
+
+const char *mal_text_plural(const char *one, const char *many, unsigned long n) {
+  pthread_once(&bound, bind);
+  return dngettext("malha", one, many, n);
+}

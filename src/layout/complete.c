@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SEQ_DEFAULT_MAX = 8192, SEQ_FALLBACK = 2048, VPP_DEFAULT_MAX = 12, DEFAULT_FILL = 4 };
+enum { SEQ_DEFAULT_MAX = 8192, SEQ_FALLBACK = 2048, VPP_DEFAULT_MAX = 12, VPP_MAX = 255, DEFAULT_FILL = 4 };
 #define SIZE_MAX_RANKS (INT64_C(1) << 24)
 #define BATCH_MAX      (INT64_C(1) << 40)
 #define TOKENS_MAX     (INT64_C(1) << 28) /* of one micro-batch on one rank */
@@ -38,6 +38,18 @@ static const char *near_divisors(const check *c, int64_t n, int64_t x) {
   return mal_print(c->a, "%lld", (ll)(below ? below : above));
 }
 
+/* "8 and 16": the multiples of step next to x, from step on. */
+static const char *near_multiples(const check *c, int64_t step, int64_t x) {
+  int64_t below = x / step * step;
+  if (below < 1) return mal_print(c->a, "%lld", (ll)step);
+  return mal_print(c->a, _("%lld and %lld"), (ll)below, (ll)(below + step));
+}
+
+static const char *the_gpus(const check *c) {
+  int64_t gpus = mal_machine_gpus(c->machine);
+  return mal_print(c->a, P_("the %lld GPU of %s", "the %lld GPUs of %s", gpus), (ll)gpus, c->machine->name);
+}
+
 static mal_status divides(const check *c, const char *name, int64_t x, int64_t n, const char *of) {
   if (n % x == 0) return MAL_OK;
   return mal_fail(c->e, MAL_BAD, _("%s=%lld does not divide %lld, %s; the nearest that do: %s."), name, (ll)x, (ll)n,
@@ -46,6 +58,8 @@ static mal_status divides(const check *c, const char *name, int64_t x, int64_t n
 
 static mal_status in_range(const check *c, const char *name, int64_t x, int64_t lo, int64_t hi) {
   if (x >= lo && x <= hi) return MAL_OK;
+  if (x > hi && lo < 1)
+    return mal_fail(c->e, MAL_BAD, _("%s=%lld is above %lld, the most that there is."), name, (ll)x, (ll)hi);
   return mal_fail(c->e, MAL_BAD, _("%s=%lld must lie between %lld and %lld."), name, (ll)x, (ll)lo, (ll)hi);
 }
 
@@ -59,7 +73,7 @@ static mal_status check_ranges(const check *c) {
       {"cp", l->cp, 1, SIZE_MAX_RANKS},
       {"dp", l->dp, 0, SIZE_MAX_RANKS},
       {"pp", l->pp, 1, MAL_MAX_LAYERS + 2},
-      {"vpp", l->vpp, 0, MAL_MAX_LAYERS + 2},
+      {"vpp", l->vpp, 0, VPP_MAX},
       {"ep", l->ep, 1, MAL_MAX_EXPERTS},
       {"etp", l->etp, 0, SIZE_MAX_RANKS},
       {"zero", l->zero, -1, 3},
@@ -104,21 +118,17 @@ static mal_status derive_dp(const check *c) {
   const int64_t factors[] = {l->tp, l->cp, l->pp};
   for (int i = 0; i < 3; i++) {
     if (factors[i] > gpus || model > gpus / factors[i])
-      return mal_fail(c->e, MAL_BAD,
-                      _("tp=%lld × cp=%lld × pp=%lld is more than the %lld GPUs of %s; lower one, or use "
-                        "more GPUs."),
-                      (ll)l->tp, (ll)l->cp, (ll)l->pp, (ll)gpus, c->machine->name);
+      return mal_fail(c->e, MAL_BAD, _("tp=%lld × cp=%lld × pp=%lld is more than %s; lower one, or use more GPUs."),
+                      (ll)l->tp, (ll)l->cp, (ll)l->pp, the_gpus(c));
     model *= factors[i];
   }
   if (gpus % model)
-    return mal_fail(c->e, MAL_BAD,
-                    _("tp=%lld × cp=%lld × pp=%lld = %lld does not divide the %lld GPUs of %s; products that do: %s."),
-                    (ll)l->tp, (ll)l->cp, (ll)l->pp, (ll)model, (ll)gpus, c->machine->name,
-                    near_divisors(c, gpus, model));
+    return mal_fail(c->e, MAL_BAD, _("tp=%lld × cp=%lld × pp=%lld = %lld does not divide %s; products that do: %s."),
+                    (ll)l->tp, (ll)l->cp, (ll)l->pp, (ll)model, the_gpus(c), near_divisors(c, gpus, model));
   if (l->dp == 0) l->dp = gpus / model;
   if (l->dp != gpus / model)
-    return mal_fail(c->e, MAL_BAD, _("tp=%lld × cp=%lld × dp=%lld × pp=%lld is not the %lld GPUs of %s; dp=%lld is."),
-                    (ll)l->tp, (ll)l->cp, (ll)l->dp, (ll)l->pp, (ll)gpus, c->machine->name, (ll)(gpus / model));
+    return mal_fail(c->e, MAL_BAD, _("tp=%lld × cp=%lld × dp=%lld × pp=%lld is not %s; dp=%lld is."), (ll)l->tp,
+                    (ll)l->cp, (ll)l->dp, (ll)l->pp, the_gpus(c), (ll)(gpus / model));
   return MAL_OK;
 }
 
@@ -132,10 +142,8 @@ static mal_status check_attention_heads(const check *c, const mal_layer_kind *k)
   else if (l->tp % k->kv_heads)
     return mal_fail(
         c->e, MAL_BAD,
-        _("tp=%lld is not a multiple of the %lld key-value heads, which it would replicate; the nearest that "
-          "are: %lld and %lld."),
-        (ll)l->tp, (ll)k->kv_heads, (ll)(l->tp / k->kv_heads * k->kv_heads),
-        (ll)((l->tp / k->kv_heads + 1) * k->kv_heads));
+        _("tp=%lld is not a multiple of the %lld key-value heads, which it would replicate; the nearest: %s."),
+        (ll)l->tp, (ll)k->kv_heads, near_multiples(c, k->kv_heads, l->tp));
   if (s == MAL_OK && l->cp > 1 && l->cp_kind == MAL_CP_ALLTOALL)
     s = divides(c, "cp", l->cp, k->heads / l->tp, _("the attention heads of one tensor parallel rank"));
   return s;
@@ -174,10 +182,13 @@ static mal_status derive_experts(const check *c) {
   }
   if (l->etp == 0) l->etp = stage % (l->tp * l->ep) == 0 ? l->tp : 1;
   if (l->etp > stage || l->ep > stage || stage % (l->etp * l->ep))
-    return mal_fail(c->e, MAL_BAD,
-                    _("etp=%lld × ep=%lld does not divide the %lld ranks of a stage (tp × cp × dp); products that do: "
-                      "%s."),
-                    (ll)l->etp, (ll)l->ep, (ll)stage, near_divisors(c, stage, l->etp * l->ep));
+    return mal_fail(
+        c->e, MAL_BAD,
+        P_("etp=%lld × ep=%lld is more than the %lld rank of a stage (tp × cp × dp); the product must be: %s.",
+           "etp=%lld × ep=%lld does not divide the %lld ranks of a stage (tp × cp × dp); products that "
+           "do: %s.",
+           stage),
+        (ll)l->etp, (ll)l->ep, (ll)stage, stage == 1 ? "1" : near_divisors(c, stage, l->etp * l->ep));
   return MAL_OK;
 }
 
@@ -199,16 +210,19 @@ static mal_status check_sequence(const check *c) {
   if (l->cp > 1 && seq % (2 * l->cp))
     return mal_fail(
         c->e, MAL_BAD,
-        _("seq=%lld is not a multiple of 2 × cp = %lld, which a balanced causal split needs; the nearest that "
-          "are: %lld and %lld."),
-        (ll)seq, (ll)(2 * l->cp), (ll)(seq / (2 * l->cp) * 2 * l->cp), (ll)((seq / (2 * l->cp) + 1) * 2 * l->cp));
+        _("seq=%lld is not a multiple of 2 × cp = %lld, which a balanced causal split needs; the nearest: %s."),
+        (ll)seq, (ll)(2 * l->cp), near_multiples(c, 2 * l->cp, seq));
   if (l->sequence_parallel == MAL_AUTO) l->sequence_parallel = c->p->seq_par_default && seq / l->cp % l->tp == 0;
   if (l->tp == 1) l->sequence_parallel = MAL_OFF;
   if (l->sequence_parallel == MAL_ON && seq / l->cp % l->tp)
-    return mal_fail(c->e, MAL_BAD,
-                    _("sequence parallelism splits the %lld tokens of a rank over tp=%lld, which does not divide them; "
-                      "the nearest that do: %s."),
-                    (ll)(seq / l->cp), (ll)l->tp, near_divisors(c, seq / l->cp, l->tp));
+    return mal_fail(
+        c->e, MAL_BAD,
+        P_("sequence parallelism splits %lld token of a rank over tp=%lld, which it cannot; turn it off, or use "
+           "tp=%s.",
+           "sequence parallelism splits the %lld tokens of a rank over tp=%lld, which does not divide them; "
+           "the nearest that do: %s.",
+           seq / l->cp),
+        (ll)(seq / l->cp), (ll)l->tp, near_divisors(c, seq / l->cp, l->tp));
   return MAL_OK;
 }
 
@@ -263,13 +277,10 @@ static mal_status derive_batch(const check *c) {
   const char *name = l->micro_batch ? _("micro-batch") : _("accumulation");
   if (__builtin_mul_overflow(known, l->dp, &product) || product > j->global_batch || j->global_batch % product) {
     if (known > BATCH_MAX / l->dp) product = BATCH_MAX;
-    return mal_fail(
-        c->e, MAL_BAD,
-        _("global batch %lld is not a multiple of %s %lld × data parallel %lld = %lld; the nearest that are: "
-          "%lld and %lld."),
-        (ll)j->global_batch, name, (ll)known, (ll)l->dp, (ll)product,
-        (ll)(j->global_batch / product < 1 ? product : j->global_batch / product * product),
-        (ll)((j->global_batch / product < 1 ? 2 : j->global_batch / product + 1) * product));
+    return mal_fail(c->e, MAL_BAD,
+                    _("global batch %lld is not a multiple of %s %lld × data parallel %lld = %lld; the nearest: %s."),
+                    (ll)j->global_batch, name, (ll)known, (ll)l->dp, (ll)product,
+                    near_multiples(c, product, j->global_batch));
   }
   int64_t other = j->global_batch / product;
   if (l->micro_batch && j->accumulation && j->accumulation != other)
@@ -309,12 +320,11 @@ static mal_status check_interleaving(const check *c) {
   if (l->pp == 1)
     return mal_fail(c->e, MAL_BAD, _("vpp=%lld needs a pipeline, and pp=1; use vpp=1, or pp above 1."), (ll)l->vpp);
   if (m % l->pp)
-    return mal_fail(
-        c->e, MAL_BAD,
-        _("interleaving needs a number of micro-batches that pp=%lld divides, and there are %lld; the nearest "
-          "that work: %lld and %lld, or use vpp=1."),
-        (ll)l->pp, (ll)m, (ll)(m / l->pp < 1 ? l->pp : m / l->pp * l->pp),
-        (ll)((m / l->pp < 1 ? 2 : m / l->pp + 1) * l->pp));
+    return mal_fail(c->e, MAL_BAD,
+                    _("interleaving needs a number of micro-batches that pp=%lld divides, and accumulation is %lld; "
+                      "the nearest: %s; "
+                      "or use vpp=1."),
+                    (ll)l->pp, (ll)m, near_multiples(c, l->pp, m));
   return MAL_OK;
 }
 
@@ -328,10 +338,11 @@ static mal_status check_own_stages(const check *c) {
   if (l->pp == 1) return mal_fail(c->e, MAL_BAD, _("first-stage-layers and last-stage-layers need pp above 1."));
   int64_t rest = layers - (f < 0 ? 0 : f) - (t < 0 ? 0 : t), stages = l->pp - (f >= 0) - (t >= 0);
   if (rest < stages || (stages == 0 && rest != 0))
-    return mal_fail(c->e, MAL_BAD,
-                    _("of %lld layers, first-stage-layers and last-stage-layers leave %lld for %lld other stages; each "
-                      "needs one at least, and none may be left over."),
-                    (ll)layers, (ll)rest, (ll)stages);
+    return mal_fail(
+        c->e, MAL_BAD,
+        _("first-stage-layers and last-stage-layers leave %lld of the %lld layers, and %lld is the number of "
+          "other stages: each needs one at least, and none may be left over."),
+        (ll)rest, (ll)layers, (ll)stages);
   return MAL_OK;
 }
 
@@ -356,13 +367,14 @@ static mal_status check_pipeline(const check *c) {
   int64_t layers = c->m->layers + (l->embedding_in_layers ? 2 : 0), chunks = l->pp * l->vpp;
   if (chunks > layers)
     return mal_fail(c->e, MAL_BAD,
-                    _("pp=%lld × vpp=%lld = %lld chunks are more than the %lld layers; use at most %lld."), (ll)l->pp,
-                    (ll)l->vpp, (ll)chunks, (ll)layers, (ll)layers);
+                    P_("pp=%lld × vpp=%lld = %lld chunks are more than the %lld layer; use at most %lld.",
+                       "pp=%lld × vpp=%lld = %lld chunks are more than the %lld layers; use at most %lld.", layers),
+                    (ll)l->pp, (ll)l->vpp, (ll)chunks, (ll)layers, (ll)layers);
   if (l->schedule == MAL_DUALPIPE && (l->pp % 2 || c->job->accumulation % 2 || c->job->accumulation < 2 * l->pp))
     return mal_fail(
         c->e, MAL_BAD,
-        _("dualpipe needs an even pp and an even number of micro-batches, 2 × pp or more; pp=%lld and there "
-          "are %lld."),
+        _("dualpipe needs an even pp and an even number of micro-batches, 2 × pp or more; pp=%lld, and accumulation "
+          "is %lld."),
         (ll)l->pp, (ll)c->job->accumulation);
   if (l->recompute_layers >= 0 && l->recompute != MAL_RECOMPUTE_FULL)
     return mal_fail(c->e, MAL_BAD,

@@ -16,22 +16,24 @@ static_assert(sizeof mal_recompute_name / sizeof *mal_recompute_name == MAL_RECO
 #define AT(member) offsetof(mal_layout, member)
 #define COUNT(name, member, help)                                                                                      \
   { name, 0, MAL_OPT_COUNT, AT(member), "N", NULL, NULL, help }
+#define RANKS(name, member, help)                                                                                      \
+  { name, 0, MAL_OPT_POSITIVE, AT(member), "N", NULL, NULL, help }
 #define CHOICE(name, member, meta, names, help)                                                                        \
   { name, 0, MAL_OPT_CHOICE, AT(member), meta, NULL, names, help }
 
 const mal_option mal_layout_options[] = {
-    COUNT("tp", tp, "tensor parallel ranks"),
-    COUNT("cp", cp, "context parallel ranks"),
-    COUNT("dp", dp, "data parallel ranks (default: what the GPUs leave)"),
-    COUNT("pp", pp, "pipeline stages"),
-    COUNT("vpp", vpp, "chunks of a stage, for the interleaved schedule (default: the profile's)"),
-    COUNT("ep", ep, "expert parallel ranks"),
-    COUNT("etp", etp, "tensor parallel ranks inside an expert (default: tp)"),
+    RANKS("tp", tp, "tensor parallel ranks"),
+    RANKS("cp", cp, "context parallel ranks"),
+    RANKS("dp", dp, "data parallel ranks (default: what the GPUs leave)"),
+    RANKS("pp", pp, "pipeline stages"),
+    RANKS("vpp", vpp, "chunks of a stage, for the interleaved schedule (default: the profile's)"),
+    RANKS("ep", ep, "expert parallel ranks"),
+    RANKS("etp", etp, "tensor parallel ranks inside an expert (default: tp)"),
     CHOICE("zero", zero, "STAGE", zero_name, "ZeRO stage, 3 = FSDP (default: the profile's)"),
-    COUNT("hybrid", hybrid, "ranks of a ZeRO-3 shard group, for HSDP (default: all)"),
+    RANKS("hybrid", hybrid, "ranks of a ZeRO-3 shard group, for HSDP (default: all)"),
     CHOICE("sequence-parallel", sequence_parallel, "ON", tristate_name,
            "on or off: split norms over the tensor parallel ranks (default: the profile's)"),
-    COUNT("micro-batch", micro_batch, "sequences of one micro-batch"),
+    RANKS("micro-batch", micro_batch, "sequences of one micro-batch"),
     CHOICE("recompute", recompute, "HOW", mal_recompute_name, "activation recomputation: none, selective, full"),
     COUNT("recompute-layers", recompute_layers, "layers of each stage that full recomputation covers (default: all)"),
     CHOICE("schedule", schedule, "NAME", mal_schedule_name, "1f1b, interleaved, gpipe, zb-h1, zb-2p, dualpipe"),
@@ -115,17 +117,14 @@ mal_status mal_layout_parse(mal_arena *a, const char *text, mal_layout *l, mal_e
 /* The option's value as parse reads it; NULL when it cannot be written (a -1 that stands for a default). */
 static const char *show_value(mal_arena *a, const mal_option *o, const void *field) {
   switch (o->kind) {
+  case MAL_OPT_POSITIVE:
+    return *(const int64_t *)field < 1 ? NULL : mal_print(a, "%lld", (long long)*(const int64_t *)field);
   case MAL_OPT_COUNT:
     return *(const int64_t *)field < 0 ? NULL : mal_print(a, "%lld", (long long)*(const int64_t *)field);
   case MAL_OPT_CHOICE: return *(const int *)field < 0 ? NULL : o->choices[*(const int *)field];
   case MAL_OPT_FLAG: return *(const bool *)field ? "on" : "off";
   default: return NULL;
   }
-}
-
-static bool same(const mal_option *o, const void *x, const void *y) {
-  size_t size = o->kind == MAL_OPT_COUNT ? sizeof(int64_t) : o->kind == MAL_OPT_FLAG ? sizeof(bool) : sizeof(int);
-  return memcmp(x, y, size) == 0;
 }
 
 char *mal_layout_show(mal_arena *a, const mal_layout *l) {
@@ -135,7 +134,7 @@ char *mal_layout_show(mal_arena *a, const mal_layout *l) {
   for (int i = 0; i < OPTIONS; i++) {
     const mal_option *o = &mal_layout_options[i];
     const void *field = (const char *)l + o->offset;
-    if (same(o, field, (const char *)&plain + o->offset)) continue;
+    if (mal_option_same(o, l, &plain)) continue;
     const char *value = show_value(a, o, field);
     if (value) text = mal_print(a, "%s%s%s=%s", text, *text ? "," : "", o->name, value);
   }

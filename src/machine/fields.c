@@ -118,6 +118,25 @@ bool mal_fields_section(const mal_fields *f, const char *key, mal_fields *sectio
   return true;
 }
 
+static int add_keys(mal_arena *a, const mal_fields *f, const char *before, const char **keys, int count, int max) {
+  for (int i = 0; f->table[i].key; i++) {
+    const mal_field *field = &f->table[i];
+    mal_fields inner;
+    if (!f->data[i] || field->kind == MAL_FIELD_BASE) continue;
+    if (mal_fields_section(f, field->key, &inner)) {
+      count = add_keys(a, &inner, mal_print(a, "%s%s.", before, field->key), keys, count, max);
+    } else {
+      if (count < max) keys[count] = mal_print(a, "%s%s", before, field->key);
+      count++;
+    }
+  }
+  return count;
+}
+
+int mal_fields_keys(mal_arena *a, const mal_fields *f, const char **keys, int max) {
+  return add_keys(a, f, "", keys, 0, max);
+}
+
 /* Line of the first "key:" in the text, 0 when not found: enough for a message. */
 static int line_of_key(const mal_fields *f, const char *key) {
   size_t n = strlen(key);

@@ -49,6 +49,9 @@ void mal_fields_free(mal_fields *f);
 const char *mal_fields_text(const mal_fields *f, const char *key);
 /* The parsed fields of a SECTION that is present; false when it is absent. */
 bool mal_fields_section(const mal_fields *f, const char *key, mal_fields *section);
+/* Keys that the file itself has, without `base`; keys of a section inside it as "calibration.nic". At most max; returns the
+ * count of all. */
+int mal_fields_keys(mal_arena *a, const mal_fields *f, const char **keys, int max);
 /* Writes what the file has over *into, copied into the arena, after checking bounds. */
 mal_status mal_fields_merge(mal_arena *a, const mal_fields *f, void *into, mal_error *e);
 /* MAL_BAD naming the first required field that neither the file nor its bases have; other absent values get 0 and a

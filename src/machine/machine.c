@@ -106,8 +106,10 @@ static mal_status count_gpus(const char *spec, const int64_t counts[2], int n, m
   m->gpus_per_node = gpus;
   if (gpus <= most) return MAL_OK;
   if (n == 2)
-    return mal_fail(e, MAL_BAD, _("machine '%s': the node, %s, has %lld GPUs, not %lld; write %lldx%lldx%s."), spec,
-                    m->node->title, (long long)most, (long long)gpus, (long long)counts[0], (long long)most,
+    return mal_fail(e, MAL_BAD,
+                    P_("machine '%s': the node, %s, has %lld GPU, not %lld; write %lldx%lldx%s.",
+                       "machine '%s': the node, %s, has %lld GPUs, not %lld; write %lldx%lldx%s.", most),
+                    spec, m->node->title, (long long)most, (long long)gpus, (long long)counts[0], (long long)most,
                     m->gpu->name);
   if (gpus % most != 0)
     return mal_fail(
@@ -122,8 +124,10 @@ static mal_status count_nodes(const char *spec, const int64_t counts[2], int n, 
   m->nodes = n ? counts[0] : 1;
   m->gpus_per_node = n == 2 ? counts[1] : m->node->gpus;
   if (m->gpus_per_node > m->node->gpus)
-    return mal_fail(e, MAL_BAD, _("machine '%s': the node, %s, has %lld GPUs, not %lld."), spec, m->node->title,
-                    (long long)m->node->gpus, (long long)m->gpus_per_node);
+    return mal_fail(e, MAL_BAD,
+                    P_("machine '%s': the node, %s, has %lld GPU, not %lld.",
+                       "machine '%s': the node, %s, has %lld GPUs, not %lld.", m->node->gpus),
+                    spec, m->node->title, (long long)m->node->gpus, (long long)m->gpus_per_node);
   return MAL_OK;
 }
 
@@ -203,6 +207,19 @@ static mal_status default_node(mal_arena *a, const mal_fields *file, const char 
   return s;
 }
 
+static void note_own(mal_arena *a, const mal_fields *file, mal_machine *m) {
+  enum { MOST = 256 };
+  static const char *const sections[] = {"node", "gpu", "fabric"};
+  m->own = MAL_ARRAY(a, const char *, MOST);
+  for (int i = 0; i < 3; i++) {
+    mal_fields section;
+    if (!mal_fields_section(file, sections[i], &section)) continue;
+    int from = m->n_own, more = mal_fields_keys(a, &section, m->own + from, MOST - from);
+    m->n_own = from + more < MOST ? from + more : MOST;
+    for (int k = from; k < m->n_own; k++) m->own[k] = mal_print(a, "%s.%s", sections[i], m->own[k]);
+  }
+}
+
 static mal_status load_sections(mal_arena *a, const mal_fields *file, mal_machine *m, mal_error *e) {
   const char *node;
   mal_status s = default_node(a, file, &node, e);
@@ -215,6 +232,7 @@ static mal_status load_sections(mal_arena *a, const mal_fields *file, mal_machin
     return mal_fail(e, MAL_BAD, _("%s: the node's gpus is missing; add how many GPUs it has."), file->path);
   if (s == MAL_OK) s = load_section(a, file, "gpu", "gpus", mal_gpu_table, m->node->gpu, m->gpu, e);
   if (s == MAL_OK) s = load_section(a, file, "fabric", "fabrics", mal_fabric_table, "default", m->fabric, e);
+  if (s == MAL_OK) note_own(a, file, m);
   return s;
 }
 

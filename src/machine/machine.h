@@ -81,6 +81,8 @@ typedef struct mal_machine {
   int64_t nodes;
   int64_t gpus_per_node; /* may be fewer than node->gpus ("4xh100-sxm") */
   int unverified;        /* values used that nobody verified */
+  const char **own;      /* [n_own]: what a machine file says otherwise than its bases, "node.nics" */
+  int n_own;
 } mal_machine;
 
 static inline int64_t mal_machine_gpus(const mal_machine *m) { return m->nodes * m->gpus_per_node; }

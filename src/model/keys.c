@@ -104,7 +104,9 @@ bool mal_key_layer_types(mal_reader *r, bool *windowed) {
   const json_t *types = json_object_get(r->object, "layer_types");
   if (r->status != MAL_OK || !types || json_is_null(types)) return false;
   if (!json_is_array(types) || json_array_size(types) != (size_t)r->m->layers) {
-    mal_reject(r, "layer_types", _("must be a list with one entry for each of the %lld layers."),
+    mal_reject(r, "layer_types",
+               P_("must be a list with one entry, for the %lld layer.",
+                  "must be a list with one entry for each of the %lld layers.", r->m->layers),
                (long long)r->m->layers);
     return false;
   }

@@ -239,8 +239,8 @@ void mal_finish(mal_reader *r) {
                  (long long)k->heads, (long long)k->kv_heads);
     else if (k->mlp == MAL_MLP_MOE && k->top_k > k->experts)
       mal_reject(r, r->json ? "num_experts_per_tok" : "top_k",
-                 _("a token cannot go to %lld of %lld experts. Give at most that number."), (long long)k->top_k,
-                 (long long)k->experts);
+                 _("a token cannot go to %lld experts where there are %lld. Give at most that number."),
+                 (long long)k->top_k, (long long)k->experts);
   }
   if (r->status == MAL_OK && !count_parameters(m))
     mal_reject(r, r->json ? "hidden_size" : "hidden",

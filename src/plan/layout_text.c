@@ -2,15 +2,9 @@
 #include "plan/plan.h"
 #include <string.h>
 
-static size_t size_of(const mal_option *o) {
-  return o->kind == MAL_OPT_COUNT ? sizeof(int64_t) : o->kind == MAL_OPT_FLAG ? sizeof(bool) : sizeof(int);
-}
-
 bool mal_layout_equal(const mal_layout *x, const mal_layout *y) {
-  for (int i = 0; i < mal_layout_option_count; i++) {
-    const mal_option *o = &mal_layout_options[i];
-    if (memcmp((const char *)x + o->offset, (const char *)y + o->offset, size_of(o)) != 0) return false;
-  }
+  for (int i = 0; i < mal_layout_option_count; i++)
+    if (!mal_option_same(&mal_layout_options[i], x, y)) return false;
   return true;
 }
 
@@ -37,7 +31,7 @@ char *mal_plan_layout(mal_arena *a, const mal_plan *p) {
     const mal_option *o = &mal_layout_options[i];
     mal_layout shorter = now;
     if (always_said(o)) continue;
-    memcpy((char *)&shorter + o->offset, (const char *)&plain + o->offset, size_of(o));
+    mal_option_copy(o, &shorter, &plain);
     if (completes_to(&scratch, p, &shorter)) now = shorter;
   }
   mal_arena_free(&scratch);

@@ -3,7 +3,7 @@
 #include "plan/plan.h"
 #include "core/catalog.h"
 #include "core/file.h"
-#include "core/json.h"
+#include "core/options_json.h"
 #include "core/suggest.h"
 #include "job/types.h"
 #include <stdio.h>
@@ -93,27 +93,10 @@ static const char *from_plan(mal_arena *a, const char *plan_path, const char *sp
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
 
-/* A value below zero stands for a default and is written as null. */
-static json_t *value_json(const mal_option *o, const void *options) {
-  const void *field = (const char *)options + o->offset;
-  switch (o->kind) {
-  case MAL_OPT_FLAG: return json_boolean(*(const bool *)field);
-  case MAL_OPT_TEXT: return json_string(*(const char *const *)field);
-  case MAL_OPT_COUNT: return *(const int64_t *)field < 0 ? json_null() : json_integer(*(const int64_t *)field);
-  case MAL_OPT_NUMBER:
-  case MAL_OPT_QUANTITY: return *(const double *)field < 0 ? json_null() : json_real(*(const double *)field);
-  case MAL_OPT_CHOICE: break;
-  }
-  int choice = *(const int *)field;
-  if (choice < 0) return json_null();
-  const char *name = o->choices[choice];
-  return strspn(name, "0123456789") == strlen(name) ? json_integer(atoi(name)) : json_string(name);
-}
-
-static json_t *options_json(const mal_option *table, int count, const void *options) {
-  json_t *object = json_object();
-  for (int i = 0; i < count; i++) json_object_set_new(object, table[i].name, value_json(&table[i], options));
-  return object;
+/* Names of the options whose value is not what was asked for but follows from other things. */
+static void add_derived(json_t *names, const mal_option *table, int count, const void *asked, const void *now) {
+  for (int i = 0; i < count; i++)
+    if (!mal_option_same(&table[i], asked, now)) json_array_append_new(names, json_string(table[i].name));
 }
 
 static mal_status spec_for(mal_arena *a, const char *plan_path, const char *what, const char *spec, const char **kept,
@@ -136,8 +119,12 @@ mal_status mal_plan_show(mal_arena *a, const char *path, const mal_plan *p, char
   json_object_set_new(root, "model", json_string(model));
   json_object_set_new(root, "machine", json_string(machine));
   json_object_set_new(root, "profile", json_string(profile));
-  json_object_set_new(root, "job", options_json(mal_job_options, mal_job_option_count, &p->job));
-  json_object_set_new(root, "layout", options_json(mal_layout_options, mal_layout_option_count, &p->layout));
+  json_object_set_new(root, "job", mal_options_json(mal_job_options, mal_job_option_count, &p->job));
+  json_object_set_new(root, "layout", mal_options_json(mal_layout_options, mal_layout_option_count, &p->layout));
+  json_t *derived = json_array();
+  add_derived(derived, mal_job_options, mal_job_option_count, &p->asked_job, &p->job);
+  add_derived(derived, mal_layout_options, mal_layout_option_count, &p->asked_layout, &p->layout);
+  json_object_set_new(root, "derived", derived);
   *text = mal_json_dump(a, root);
   json_decref(root);
   return MAL_OK;
@@ -204,7 +191,7 @@ static mal_status check_version(mal_arena *a, const mal_json *j, mal_error *e) {
 }
 
 static mal_status check_keys(mal_arena *a, const mal_json *j, mal_error *e) {
-  static const char *const keys[] = {"malha_plan", "model", "machine", "profile", "job", "layout"};
+  static const char *const keys[] = {"malha_plan", "model", "machine", "profile", "job", "layout", "derived"};
   enum { KEYS = sizeof keys / sizeof *keys };
   const char *key;
   json_t *value;
@@ -233,6 +220,34 @@ static mal_status check_job(mal_arena *a, const mal_json *j, const mal_job *job,
   return key ? fail_at(j, a, key, e) : MAL_OK;
 }
 
+/* What the file says was derived goes back to its default in `asked`. */
+static mal_status read_derived(mal_arena *a, const mal_json *j, mal_plan_parts *parts, mal_error *e) {
+  const json_t *names = json_object_get(j->root, "derived"), *name;
+  size_t at;
+  mal_job job;
+  mal_layout layout;
+  mal_job_default(&job);
+  mal_layout_default(&layout);
+  parts->asked_job = parts->job;
+  parts->asked_layout = parts->layout;
+  if (!names || json_is_null(names)) return MAL_OK;
+  json_array_foreach(names, at, name) {
+    const char *word = json_is_string(name) ? json_string_value(name) : "";
+    const mal_option *o = mal_option_named(mal_layout_options, (size_t)mal_layout_option_count, word);
+    if (o) {
+      mal_option_copy(o, &parts->asked_layout, &layout);
+    } else if ((o = mal_option_named(mal_job_options, (size_t)mal_job_option_count, word)) != NULL) {
+      mal_option_copy(o, &parts->asked_job, &job);
+    } else {
+      mal_fail(e, MAL_BAD, _("'%.60s' is no option of a job or a layout; 'derived' lists some."), word);
+      return fail_at(j, a, "derived", e);
+    }
+  }
+  if (json_is_array(names)) return MAL_OK;
+  mal_fail(e, MAL_BAD, _("'derived' must be a list of options' names."));
+  return fail_at(j, a, "derived", e);
+}
+
 static mal_status read_parts(mal_arena *a, const mal_json *j, mal_plan_parts *parts, mal_error *e) {
   bool found;
   mal_job_default(&parts->job);
@@ -246,6 +261,7 @@ static mal_status read_parts(mal_arena *a, const mal_json *j, mal_plan_parts *pa
   if (s == MAL_OK) s = read_options(a, j, "job", mal_job_options, mal_job_option_count, &parts->job, e);
   if (s == MAL_OK) s = read_options(a, j, "layout", mal_layout_options, mal_layout_option_count, &parts->layout, e);
   if (s == MAL_OK) s = check_job(a, j, &parts->job, e);
+  if (s == MAL_OK) s = read_derived(a, j, parts, e);
   if (s != MAL_OK) return s;
   parts->model = from_plan(a, j->path, parts->model);
   parts->machine = from_plan(a, j->path, parts->machine);
@@ -270,5 +286,7 @@ mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error 
   if (s == MAL_OK) s = mal_plan_parse(a, path, text, length, &parts, e);
   if (s != MAL_OK) return s;
   s = mal_plan_make(a, parts.model, parts.machine, parts.profile, &parts.job, &parts.layout, p, e);
+  p->asked_job = parts.asked_job;
+  p->asked_layout = parts.asked_layout;
   return s == MAL_OK ? s : mal_fail_in(e, "%s", path);
 }

@@ -23,7 +23,8 @@ mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, c
                          const mal_layout *layout, mal_plan *p, mal_error *e);
 /* Again from asked_job and asked_layout, for the model and machine that p holds: profile, types, layout, batch. */
 mal_status mal_plan_complete(mal_arena *a, mal_plan *p, mal_error *e);
-/* The file holds the specs and every job and layout value by option name, so it means the same after defaults change.
+/* The file holds the specs and every job and layout value by option name, so it means the same after defaults change; and
+ * which of the values were derived, so that they follow when a plan is asked for anew from it.
  * A bare description or a built-in name is kept as given; a path to a model or machine file is kept relative to the plan. */
 mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error *e);
 mal_status mal_plan_write(mal_arena *a, const char *path, const mal_plan *p, mal_error *e);
@@ -31,8 +32,8 @@ mal_status mal_plan_write(mal_arena *a, const char *path, const mal_plan *p, mal
 /* The two halves apart. parts: what a file says, before any catalogue is opened; paths are seen from here. */
 typedef struct mal_plan_parts {
   const char *model, *machine, *profile;
-  mal_job job;
-  mal_layout layout;
+  mal_job job, asked_job; /* asked: without what was derived, which is derived again when something is asked anew */
+  mal_layout layout, asked_layout;
 } mal_plan_parts;
 mal_status mal_plan_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_plan_parts *parts,
                           mal_error *e);

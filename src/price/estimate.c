@@ -45,7 +45,7 @@ static void set_interval(const mal_plan *plan, const mal_step_time *step, mal_es
   if (step->host_s > host_bound * step->gpu_s) row = &host_class;
   double known = experts ? plan->profile->interval_moe : plan->profile->interval;
   double half = known > 0 ? known : row->half_width;
-  out->interval_class = row->name;
+  out->interval_class = known > 0 ? plan->profile->name : row->name;
   out->step_interval.low = out->step_s * exp(-half);
   out->step_interval.high = out->step_s * exp(half);
 }

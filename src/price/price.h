@@ -37,7 +37,8 @@ typedef struct mal_estimate {
       hfu;                    /* MFU: model FLOPs, causal attention halved, over dense peak of the
                                                                precision's product type; HFU: executed FLOPs */
   mal_interval step_interval; /* the profile's width, else that of the class of plan */
-  const char *interval_class;
+  const char *
+      interval_class; /* of plan: "dense", "mixture of experts", "host-bound"; the profile's name where it has a width */
   double tokens_to_target, time_to_target_s, goodput, gpu_hours, energy_kwh,
       cost_usd;                                   /* 0 when not asked or not priced */
   double usd_per_mtoken, kwh_per_mtoken, power_w; /* whole machine */

@@ -10,11 +10,13 @@ mal_status mal_schedule_check(const mal_layout *l, int64_t micro_batches, mal_er
   mal_pipe p = mal_pipe_of(l, micro_batches);
   const char *name = mal_schedule_name[l->schedule];
   if (pp < 1 || micro_batches < 1)
-    return mal_fail(e, MAL_FAULT, _("no pipeline has %lld stages and %lld micro-batches"), (long long)pp,
+    return mal_fail(e, MAL_FAULT, _("no pipeline has pp=%lld and accumulation=%lld"), (long long)pp,
                     (long long)micro_batches);
   if (p.chunks > 255 || pp * p.chunks > MAX_TABLE / 8 / micro_batches)
-    return mal_fail(e, MAL_BAD, _("the schedule is too long: pp %lld × vpp %lld × %lld micro-batches"), (long long)pp,
-                    (long long)p.chunks, (long long)micro_batches);
+    return mal_fail(e, MAL_BAD,
+                    _("the schedule is too long: pp=%lld × vpp=%lld × accumulation=%lld is above %lld. Lower "
+                      "accumulation: a smaller --global-batch, a larger micro-batch, or more data parallel ranks."),
+                    (long long)pp, (long long)p.chunks, (long long)micro_batches, (long long)(MAX_TABLE / 8));
   if (p.chunks > 1 && p.kind != MAL_INTERLEAVED && p.kind != MAL_DUALPIPE)
     return mal_fail(e, MAL_BAD, _("schedule %s has one chunk per stage; vpp is %lld: leave vpp out or use interleaved"),
                     name, (long long)p.chunks);

@@ -36,7 +36,4 @@ int mal_unverified(mal_arena *a, const mal_machine *m, const char **names, int m
 
 /* The command line again, quoted for a POSIX shell. */
 char *mal_report_command(mal_arena *a, int argc, char **argv);
-
-/* Options of a table as they stand in a struct, by name: {"seq": 8192, ...}. A choice that was left open is null. */
-json_t *mal_report_options_json(const mal_option *table, int count, const void *from);
 #endif

@@ -128,16 +128,16 @@ void mal_report_machine(mal_page *p, const mal_machine *m, const char *only) {
   listing l = {.page = p, .only = only};
   if (!only || strcmp(only, "gpu") == 0) mal_page_field(p, LABEL, "GPU", "%s: %s", m->gpu->name, m->gpu->title);
   if (!only || strcmp(only, "node") == 0)
-    mal_page_field(p, LABEL, _("node"), _("%s: %s, %lld GPUs, %s"), m->node->name, m->node->title,
-                   (long long)m->node->gpus,
+    mal_page_field(p, LABEL, _("node"), P_("%s: %s, %lld GPU, %s", "%s: %s, %lld GPUs, %s", m->node->gpus),
+                   m->node->name, m->node->title, (long long)m->node->gpus,
                    m->node->nvlink_switch       ? _("NVLink through switches")
                    : m->node->nvlink_domain > 1 ? _("NVLink between some")
                                                 : _("no NVLink"));
   if (!only || strcmp(only, "fabric") == 0)
     mal_page_field(p, LABEL, _("fabric"), "%s: %s", m->fabric->name, m->fabric->title);
   if (!only)
-    mal_page_field(p, LABEL, _("count"), _("%s nodes of %lld GPUs"), mal_show_int(m->nodes),
-                   (long long)m->gpus_per_node);
+    mal_page_field(p, LABEL, _("count"), P_("%s node of %s", "%s nodes of %s", m->nodes), mal_show_int(m->nodes),
+                   mal_print(p->arena, P_("%lld GPU", "%lld GPUs", m->gpus_per_node), (long long)m->gpus_per_node));
   mal_machine_each(m, list_one, &l);
   if (l.table.rows) mal_table_put(&l.table, p);
   mal_page_put(p, "\n");

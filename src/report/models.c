@@ -48,22 +48,30 @@ static void put_counts(mal_page *p, const mal_model *m) {
 }
 
 static void put_shape(mal_page *p, const mal_model *m) {
-  mal_page_field(p, LABEL, _("shape"), _("%lld layers, hidden %lld, vocabulary %s%s%s"), (long long)m->layers,
-                 (long long)m->hidden, mal_show_int(m->vocab),
-                 m->max_positions ? mal_print(p->arena, _(", up to %s tokens"), mal_show_int(m->max_positions)) : "",
-                 m->tied_embeddings ? _(", embedding and head tied") : "");
+  mal_page_field(
+      p, LABEL, _("shape"),
+      P_("%lld layer, hidden %lld, vocabulary %s%s%s", "%lld layers, hidden %lld, vocabulary %s%s%s", m->layers),
+      (long long)m->layers, (long long)m->hidden, mal_show_int(m->vocab),
+      m->max_positions ? mal_print(p->arena, _(", up to %s tokens"), mal_show_int(m->max_positions)) : "",
+      m->tied_embeddings ? _(", embedding and head tied") : "");
   if (m->mtp_layers)
-    mal_page_field(p, LABEL, _("extras"), _("%lld multi-token-prediction modules, %s parameters"),
+    mal_page_field(p, LABEL, _("extras"),
+                   P_("%lld multi-token-prediction module, %s parameters",
+                      "%lld multi-token-prediction modules, %s parameters", m->mtp_layers),
                    (long long)m->mtp_layers, mal_show_count((double)m->mtp_parameters));
 }
 
 static const char *attention_words(mal_arena *a, const mal_layer_kind *k) {
   if (k->mixer == MAL_MLA)
-    return mal_print(a, _("latent attention, %lld heads of %lld, ranks %lld and %lld"), (long long)k->heads,
-                     (long long)k->head_dim, (long long)k->q_lora_rank, (long long)k->kv_lora_rank);
-  return mal_print(a, _("attention, %lld heads of %lld, %lld key-value heads%s"), (long long)k->heads,
-                   (long long)k->head_dim, (long long)k->kv_heads,
-                   k->window ? mal_print(a, _(", window %lld"), (long long)k->window) : "");
+    return mal_print(a,
+                     P_("latent attention, %lld head of %lld, ranks %lld and %lld",
+                        "latent attention, %lld heads of %lld, ranks %lld and %lld", k->heads),
+                     (long long)k->heads, (long long)k->head_dim, (long long)k->q_lora_rank,
+                     (long long)k->kv_lora_rank);
+  const char *queries = mal_print(a, P_("attention, %lld head of %lld", "attention, %lld heads of %lld", k->heads),
+                                  (long long)k->heads, (long long)k->head_dim);
+  return mal_print(a, P_("%s, %lld key-value head%s", "%s, %lld key-value heads%s", k->kv_heads), queries,
+                   (long long)k->kv_heads, k->window ? mal_print(a, _(", window %lld"), (long long)k->window) : "");
 }
 
 static const char *mlp_words(mal_arena *a, const mal_layer_kind *k) {

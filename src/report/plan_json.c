@@ -1,4 +1,5 @@
 /* The plan as JSON: docs/schema/plan.json says what each key means. Keys never change their meaning within a version. */
+#include "core/options_json.h"
 #include "report/answer.h"
 #include <math.h>
 
@@ -22,28 +23,6 @@ static void put_real(json_t *object, const char *key, double x) {
 /* What was not asked or not priced is 0 in the estimate and null here. */
 static void put_if(json_t *object, const char *key, double x) {
   put(object, key, isfinite(x) && x > 0 ? json_real(x) : json_null());
-}
-
-static json_t *option_json(const mal_option *o, const void *from) {
-  const void *field = (const char *)from + o->offset;
-  switch (o->kind) {
-  case MAL_OPT_FLAG: return json_boolean(*(const bool *)field);
-  case MAL_OPT_TEXT: return *(const char *const *)field ? json_string(*(const char *const *)field) : json_null();
-  case MAL_OPT_COUNT: return json_integer(*(const int64_t *)field);
-  case MAL_OPT_NUMBER:
-  case MAL_OPT_QUANTITY: return json_real(*(const double *)field);
-  case MAL_OPT_CHOICE: break;
-  }
-  int choice = *(const int *)field;
-  for (int i = 0; i <= choice; i++)
-    if (!o->choices[i]) return json_null();
-  return choice < 0 ? json_null() : json_string(o->choices[choice]);
-}
-
-json_t *mal_report_options_json(const mal_option *table, int count, const void *from) {
-  json_t *all = json_object();
-  for (int i = 0; i < count; i++) put(all, table[i].name, option_json(&table[i], from));
-  return all;
 }
 
 static json_t *model_json(const mal_plan *p) {
@@ -75,6 +54,9 @@ static json_t *machine_json(mal_arena *a, const mal_plan *p) {
   int count = mal_unverified(a, m, names, MOST);
   for (int i = 0; i < count && i < MOST; i++) json_array_append_new(list, json_string(names[i]));
   put(o, "unverified", list);
+  json_t *own = json_array();
+  for (int i = 0; i < m->n_own; i++) json_array_append_new(own, json_string(m->own[i]));
+  put(o, "own", own);
   return o;
 }
 
@@ -157,7 +139,7 @@ static void put_speed(json_t *o, const mal_job *j, const mal_estimate *e) {
 static json_t *layout_json(mal_arena *a, const mal_plan *p, const mal_estimate *e, bool fits) {
   json_t *o = json_object();
   put_text(o, "layout", mal_plan_layout(a, p));
-  put(o, "degrees", mal_report_options_json(mal_layout_options, mal_layout_option_count, &p->layout));
+  put(o, "degrees", mal_options_json(mal_layout_options, mal_layout_option_count, &p->layout));
   put_text(o, "batch", p->arithmetic);
   put(o, "fits", json_boolean(fits));
   put_real(o, "fit_probability", e->fit_probability);
@@ -195,7 +177,7 @@ static json_t *answer_json(mal_arena *a, const mal_answer *answer) {
   }
   put(o, "model", model_json(p));
   put(o, "machine", machine_json(a, p));
-  put(o, "job", mal_report_options_json(mal_job_options, mal_job_option_count, &p->job));
+  put(o, "job", mal_options_json(mal_job_options, mal_job_option_count, &p->job));
   put(o, "profile", profile_json(p));
   json_array_append_new(layouts, layout_json(a, p, &answer->estimate, mal_answer_fits(answer)));
   put(o, "layouts", layouts);

@@ -30,11 +30,14 @@ static void put_again(mal_page *p, const char *command) {
 static void put_model(mal_page *p, const mal_plan *plan) {
   const mal_model *m = &plan->model;
   if (m->active_parameters != m->parameters)
-    mal_page_field(p, LABEL, _("model"), _("%s: %s parameters, %s active for one token, %lld layers"), m->name,
-                   mal_show_count((double)m->parameters), mal_show_count((double)m->active_parameters),
+    mal_page_field(p, LABEL, _("model"),
+                   P_("%s: %s parameters, %s active for one token, %lld layer",
+                      "%s: %s parameters, %s active for one token, %lld layers", m->layers),
+                   m->name, mal_show_count((double)m->parameters), mal_show_count((double)m->active_parameters),
                    (long long)m->layers);
   else
-    mal_page_field(p, LABEL, _("model"), _("%s: %s parameters, %lld layers"), m->name,
+    mal_page_field(p, LABEL, _("model"),
+                   P_("%s: %s parameters, %lld layer", "%s: %s parameters, %lld layers", m->layers), m->name,
                    mal_show_count((double)m->parameters), (long long)m->layers);
 }
 
@@ -48,16 +51,30 @@ static void put_machine(mal_page *p, const mal_plan *plan) {
                    m->gpu->title, mal_show_int(m->nodes), m->node->title);
 }
 
+/* What a machine file says otherwise than the catalogue. */
+static void put_own(mal_page *p, const mal_machine *m, const char *spec) {
+  if (!m->n_own) return;
+  mal_page list;
+  mal_page_init(&list, p->arena, false);
+  for (int i = 0; i < m->n_own; i++) mal_page_put(&list, "%s%s", i ? ", " : "", m->own[i]);
+  mal_page_field(p, LABEL, "", _("as %s says: %s"), spec, list.text);
+}
+
 static void put_question(mal_page *p, const mal_answer *a) {
   const mal_plan *plan = &a->plan;
   const mal_job *j = &plan->job;
   put_model(p, plan);
   put_machine(p, plan);
-  mal_page_field(p, LABEL, _("job"), _("%s in %s with %s (%s), sequences of %s tokens"), mal_train_name[j->train],
-                 mal_precision_name[j->precision], mal_optimizer_name[j->optimizer],
-                 mal_types_words(p->arena, plan->profile, j), mal_show_int(j->seq));
+  put_own(p, &plan->machine, plan->machine_spec);
+  mal_page_field(
+      p, LABEL, _("job"),
+      P_("%s in %s with %s (%s), sequences of %s token", "%s in %s with %s (%s), sequences of %s tokens", j->seq),
+      mal_train_name[j->train], mal_precision_name[j->precision], mal_optimizer_name[j->optimizer],
+      mal_types_words(p->arena, plan->profile, j), mal_show_int(j->seq));
   mal_page_field(p, LABEL, _("layout"), "%s", mal_spaced(p->arena, mal_plan_layout(p->arena, plan)));
-  mal_page_field(p, LABEL, _("batch"), _("%s sequences (micro-batch × accumulation × dp), %s tokens a step"),
+  mal_page_field(p, LABEL, _("batch"),
+                 P_("%s sequence (micro-batch × accumulation × dp), %s tokens a step",
+                    "%s sequences (micro-batch × accumulation × dp), %s tokens a step", j->global_batch),
                  plan->arithmetic, mal_show_int(j->global_batch * j->seq));
   mal_page_field(p, LABEL, _("profile"), _("%s%s: %s"), plan->profile->name,
                  plan->profile_spec && *plan->profile_spec ? "" : _(" (default for this layout)"),
@@ -86,13 +103,16 @@ static void put_verdict(mal_page *p, const mal_answer *a) {
   if (!e->host_fits || !e->nvme_fits) {
     const mal_stage *s = &a->program.stages[e->worst_stage];
     mal_page_styled(p, MAL_WRONG, "%s", _("Does not fit: "));
-    mal_page_wrap(p, strlen(_("Does not fit: ")), 0,
-                  mal_print(p->arena,
-                            _("the GPUs hold their part, but what is offloaded (%s to memory, %s to drives, for "
-                              "each of %lld GPUs) is more than %s of a node."),
-                            mal_show_bytes((double)s->host_bytes), mal_show_bytes((double)s->nvme_bytes),
-                            (long long)a->plan.machine.gpus_per_node,
-                            e->host_fits ? _("the drives") : _("the memory")));
+    mal_page_wrap(
+        p, strlen(_("Does not fit: ")), 0,
+        mal_print(p->arena,
+                  P_("the GPU holds its part, but what is offloaded (%s to memory, %s to drives, for the %lld "
+                     "GPU) is more than %s of the node.",
+                     "the GPUs hold their part, but what is offloaded (%s to memory, %s to drives, for "
+                     "each of %lld GPUs) is more than %s of a node.",
+                     a->plan.machine.gpus_per_node),
+                  mal_show_bytes((double)s->host_bytes), mal_show_bytes((double)s->nvme_bytes),
+                  (long long)a->plan.machine.gpus_per_node, e->host_fits ? _("the drives") : _("the memory")));
     return;
   }
   bool sure = e->fit_probability >= mal_fit_confidence;
@@ -152,10 +172,12 @@ static void put_speed(mal_page *p, const mal_answer *a) {
   const mal_plan *plan = &a->plan;
   mal_dtype type = mal_precision_gemm((mal_precision)plan->job.precision);
   mal_page_put(p, "\n");
-  mal_page_field(p, LABEL, _("step"), _("%s; 80 %% interval %s to %s%s%s%s"), mal_show_time(e->step_s),
-                 mal_show_time(e->step_interval.low), mal_show_time(e->step_interval.high),
-                 e->interval_class ? _(" (class: ") : "", e->interval_class ? e->interval_class : "",
-                 e->interval_class ? ")" : "");
+  bool of_profile = strcmp(e->interval_class, plan->profile->name) == 0;
+  mal_page_field(p, LABEL, _("step"),
+                 of_profile ? _("%s; 80 %% interval %s to %s (as wide as errors of the profile %s)")
+                            : _("%s; 80 %% interval %s to %s (class: %s)"),
+                 mal_show_time(e->step_s), mal_show_time(e->step_interval.low), mal_show_time(e->step_interval.high),
+                 _(e->interval_class));
   double low = e->step_interval.low / e->step_s,
          high = e->step_interval.high / e->step_s; /* speed and cost go with the step */
   mal_page_field(p, LABEL, _("speed"), _("%s tokens/s (%s to %s), %s a GPU"), whole(e->tokens_per_s),
@@ -284,9 +306,11 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
     if (!answers[i].status) first = &answers[i];
   if (first) {
     put_model(p, &first->plan);
-    mal_page_field(p, LABEL, _("job"), _("%s in %s with %s, sequences of %s tokens"),
-                   mal_train_name[first->plan.job.train], mal_precision_name[first->plan.job.precision],
-                   mal_optimizer_name[first->plan.job.optimizer], mal_show_int(first->plan.job.seq));
+    mal_page_field(
+        p, LABEL, _("job"),
+        P_("%s in %s with %s, sequences of %s token", "%s in %s with %s, sequences of %s tokens", first->plan.job.seq),
+        mal_train_name[first->plan.job.train], mal_precision_name[first->plan.job.precision],
+        mal_optimizer_name[first->plan.job.optimizer], mal_show_int(first->plan.job.seq));
     mal_page_put(p, "\n");
   }
   mal_table t;
@@ -308,6 +332,8 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
                     target ? mal_show_time(e->time_to_target_s) : mal_print(p->arena, "%.1f %%", 100 * e->mfu));
   }
   mal_table_put(&t, p);
+  for (int i = 0; i < count; i++)
+    if (!answers[i].status) put_own(p, &answers[i].plan.machine, answers[i].asked);
   for (int i = 0; i < count; i++)
     if (answers[i].status) {
       mal_page_put(p, "\n");

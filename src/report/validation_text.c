@@ -13,22 +13,30 @@ static const char *seconds(mal_arena *a, double s) {
   return mal_print(a, s < 1 ? "%.4f" : s < 100 ? "%.3f" : "%.1f", s);
 }
 
+/* One table for each run of rows of a family, so that all keep to 80 columns. */
 static void put_rows(mal_page *p, const mal_validation *v) {
-  mal_table t;
+  mal_table t = {0};
   mal_arena *a = p->arena;
-  mal_table_init(&t, a, 0, "llrrrrrl");
-  mal_table_row(&t, MAL_BOLD, _("run"), _("family"), _("measured s"), _("predicted s"), _("80 % interval"),
-                _("error %"), _("memory %"), _("fits"));
+  const char *family = NULL;
   for (int i = 0; i < v->count; i++) {
     const mal_judged *j = &v->judged[i];
     if (j->skipped) continue;
+    if (!family || strcmp(family, j->row->family) != 0) {
+      if (family) mal_table_put(&t, p);
+      if (family) mal_page_put(p, "\n");
+      family = j->row->family;
+      mal_page_styled(p, MAL_BOLD, "%s\n", family);
+      mal_table_init(&t, a, 0, "lrrrrrl");
+      mal_table_row(&t, MAL_BOLD, _("run"), _("measured s"), _("predicted s"), _("80 % interval"), _("error %"),
+                    _("memory %"), _("fits"));
+    }
     mal_style style = j->measured_from && fabs(j->error) > 0.25 ? MAL_WARN : MAL_PLAIN;
-    mal_table_row(&t, style, j->row->trial->id, j->row->family, j->measured_from ? seconds(a, j->measured_s) : "-",
+    mal_table_row(&t, style, j->row->trial->id, j->measured_from ? seconds(a, j->measured_s) : "-",
                   seconds(a, j->predicted_s), mal_print(a, "%s..%s", seconds(a, j->low_s), seconds(a, j->high_s)),
                   j->measured_from ? signed_percent(a, j->error) : "-",
                   j->measured_bytes > 0 ? signed_percent(a, j->memory_error) : "-", j->fits ? _("yes") : _("no"));
   }
-  mal_table_put(&t, p);
+  if (family) mal_table_put(&t, p);
   mal_page_put(p, "\n");
 }
 
@@ -125,8 +133,8 @@ void mal_report_validation(mal_page *p, const mal_validation *v, bool rows) {
       _("Absolute error of step time in percent, bias with its sign; in80: rows inside the 80 % interval, width: "
         "its median width over the prediction; the last columns are peak memory. Families weigh the same in the "
         "last line."));
-  mal_page_put(p, _("Not judged: %d of %d rows (%.1f %%)\n"), m->skipped, v->count,
-               v->count ? 100.0 * m->skipped / v->count : 0.0);
+  mal_page_put(p, P_("Not judged: %d of %d row (%.1f %%)\n", "Not judged: %d of %d rows (%.1f %%)\n", v->count),
+               m->skipped, v->count, v->count ? 100.0 * m->skipped / v->count : 0.0);
   put_skipped(p, v->judged, v->count);
   mal_page_put(p, _("Runs that ran said to fit: %.1f %% of %d\n"), 100 * m->fits_recall, m->n_fits);
   if (v->count_oom) {
@@ -179,22 +187,77 @@ bool mal_report_validation_row(mal_page *p, const mal_validation *v, const char 
   return true;
 }
 
-static const char *number(mal_arena *a, int64_t n) { return n < 0 ? "" : mal_print(a, "%lld", (long long)n); }
+static void put_switch(mal_page *p, const char *key, const char *value) {
+  if (value && *value) mal_page_put(p, ", %s=%s", key, value);
+}
+
+static void put_number(mal_page *p, const char *key, int64_t n) {
+  if (n >= 0) mal_page_put(p, ", %s=%lld", key, (long long)n);
+}
+
+static void put_defaults(mal_page *p, const mal_framework *f) {
+  const struct {
+    const char *key, *value;
+  } words[] = {{"recompute", f->recompute},
+               {"attention", f->attention},
+               {"precision", f->precision},
+               {"optimizer", f->optimizer},
+               {"vpp", f->vpp},
+               {"etp", f->etp},
+               {"lora-targets", f->lora_targets},
+               {"selective", f->selective},
+               {"layout", mal_spaced(p->arena, f->layout ? f->layout : "")},
+               {"nics", f->nics},
+               {"memory", f->memory},
+               {"memory-unit", f->memory_unit}};
+  const struct {
+    const char *key;
+    int64_t value;
+  } numbers[] = {{"micro-batch", f->micro_batch},
+                 {"micro-batch with pp", f->micro_batch_pp},
+                 {"zero", f->zero},
+                 {"sequence-parallel", f->seq_par},
+                 {"flash", f->flash},
+                 {"tp", f->tp},
+                 {"pp", f->pp},
+                 {"sample-tokens", f->sample_tokens > 0 ? f->sample_tokens : -1}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) put_switch(p, words[i].key, words[i].value);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) put_number(p, numbers[i].key, numbers[i].value);
+}
+
+/* What of a row, beside its framework, must match. */
+static void put_patterns(mal_page *p, const mal_framework *f) {
+  const struct {
+    const char *column, *pattern;
+  } all[] = {{"notes", f->notes},
+             {"kernels", f->kernels},
+             {"mixed_precision", f->mixed_precision},
+             {"precision", f->match_precision},
+             {"year", f->match_year}};
+  const char *joint = _("; where ");
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    if (!*all[i].pattern || strcmp(all[i].pattern, "*") == 0) continue;
+    mal_page_put(p, "%s%s '%s'", joint, all[i].column, all[i].pattern);
+    joint = ", ";
+  }
+}
 
 void mal_report_defaults(mal_page *p, const mal_defaults *d) {
-  mal_arena *a = p->arena;
   mal_table t;
   mal_page_wrap(p, 0, 0,
                 _("A blank of a run takes the value of its release's recipe (catalog/recipes), else of the first "
                   "line here whose patterns match (catalog/published/frameworks.csv)."));
   mal_page_put(p, "\n");
-  mal_table_init(&t, a, 0, "llllllrrrl");
-  mal_table_row(&t, MAL_BOLD, _("framework"), _("profile"), _("recompute"), _("attention"), _("type"), "vpp", "mbs",
-                "zero", "sp", _("flash"));
+  mal_table_init(&t, p->arena, 0, "lw");
+  mal_table_row(&t, MAL_BOLD, _("framework"), _("profile, and its switches"));
   for (int i = 0; i < d->n_frameworks; i++) {
     const mal_framework *f = &d->frameworks[i];
-    mal_table_row(&t, MAL_PLAIN, f->framework, *f->profile ? f->profile : "-", f->recompute, f->attention, f->precision,
-                  f->vpp, number(a, f->micro_batch), number(a, f->zero), number(a, f->seq_par), number(a, f->flash));
+    mal_page cell;
+    mal_page_init(&cell, p->arena, false);
+    mal_page_put(&cell, "%s", *f->profile ? f->profile : _("the layout's default"));
+    put_defaults(&cell, f);
+    put_patterns(&cell, f);
+    mal_table_row(&t, MAL_PLAIN, f->framework, cell.text);
   }
   mal_table_put(&t, p);
 }
