@@ -12,7 +12,7 @@ static bool of_embedding(const mal_builder *b, const mal_weight *w) {
 static mal_ref embed_rows(mal_builder *b, bool positions) {
   int64_t width = b->model->embedding_width ? b->model->embedding_width : b->hidden, n = b->tokens * width;
   mal_taken table = mal_take(b, MAL_W_EMBED, true, 1, "embedding.weight");
-  mal_ref ids = mal_buffer_in(b, "ids", MAL_I64, b->tokens, MAL_R_IO), y = mal_buffer_new(b, "embedding", b->store, n);
+  mal_ref ids = mal_token_buffer(b, "ids"), y = mal_buffer_new(b, "embedding", b->store, n);
   mal_forward(b, (mal_emit){.op = MAL_OP_EMBED, .dtype = b->store, .in = {ids, table.weight}, .out = {y}, .v = {n}});
   bool late = positions && mal_has_weight(b, MAL_W_POSITION, true);
   if (b->tp > 1 && b->sp && !late) {

@@ -72,11 +72,12 @@ static mal_ref logits_of(mal_builder *b, mal_ref x, int64_t columns) {
   return all;
 }
 
-static void sum_over_tp(mal_builder *b, mal_ref x) {
+static void reduce_over_tp(mal_builder *b, mal_ref x, uint16_t flags) {
   mal_forward(b, (mal_emit){.op = MAL_OP_COLLECTIVE,
                             .variant = MAL_ALL_REDUCE,
                             .axes = MAL_AXIS_BIT(MAL_AXIS_TP),
                             .dtype = MAL_F32,
+                            .flags = flags,
                             .in = {x},
                             .out = {x},
                             .v = {mal_at(b, x)->bytes},
@@ -96,12 +97,13 @@ static mal_ref copy_of(mal_builder *b, const char *name, mal_ref x, mal_dtype ty
 }
 
 /* rows: tokens; cols: columns here; reads `logits` or what was made of them; leaves probabilities in `into`. */
-static mal_ref cross_entropy(mal_builder *b, mal_ref read, mal_ref labels, mal_ref into, int64_t cols) {
+static mal_ref cross_entropy(mal_builder *b, mal_ref read, mal_ref labels, mal_ref into, int64_t cols,
+                             mal_ref *maxima) {
   int64_t rows = b->tokens;
   bool parallel = b->tp > 1 && b->profile->logits == MAL_LOGITS_SHARDED;
-  mal_ref most = 0, sums = mal_buffer_new(b, "loss.sums", MAL_F32, 2 * rows);
+  mal_ref most = *maxima = 0, sums = mal_buffer_new(b, "loss.sums", MAL_F32, 2 * rows);
   if (parallel) {
-    most = mal_buffer_new(b, "loss.maxima", MAL_F32, rows);
+    most = *maxima = mal_buffer_new(b, "loss.maxima", MAL_F32, rows);
     mal_forward(b, (mal_emit){.op = MAL_OP_REDUCE_ROWS,
                               .variant = 1,
                               .dtype = MAL_F32,
@@ -109,7 +111,7 @@ static mal_ref cross_entropy(mal_builder *b, mal_ref read, mal_ref labels, mal_r
                               .out = {most},
                               .v = {rows, cols},
                               .rule = MAL_RULE_NONE});
-    sum_over_tp(b, most);
+    reduce_over_tp(b, most, MAL_INS_MAX);
   }
   mal_forward(b, (mal_emit){.op = MAL_OP_CROSS_ENTROPY,
                             .dtype = MAL_F32,
@@ -117,7 +119,7 @@ static mal_ref cross_entropy(mal_builder *b, mal_ref read, mal_ref labels, mal_r
                             .out = {sums, into},
                             .v = {rows, cols},
                             .rule = MAL_RULE_NONE});
-  if (parallel) sum_over_tp(b, sums);
+  if (parallel) reduce_over_tp(b, sums, 0);
   if (into && !b->profile->fused_cross_entropy)
     mal_forward(b, (mal_emit){.op = MAL_OP_SCALE,
                               .dtype = MAL_F32,
@@ -131,7 +133,7 @@ static mal_ref cross_entropy(mal_builder *b, mal_ref read, mal_ref labels, mal_r
 static void loss(mal_builder *b, mal_ref logits, int64_t cols) {
   int64_t n = b->tokens * cols, size = (int64_t)mal_dtype_bytes[b->store];
   int64_t held = b->profile->logits_bytes > size ? b->profile->logits_bytes : size, rest = held - size;
-  mal_ref labels = mal_buffer_in(b, "labels", MAL_I64, b->tokens, MAL_R_IO);
+  mal_ref labels = mal_token_buffer(b, "labels"), maxima;
   mal_emit seed = {.op = MAL_OP_CROSS_ENTROPY,
                    .dtype = b->store,
                    .silent = true,
@@ -141,7 +143,8 @@ static void loss(mal_builder *b, mal_ref logits, int64_t cols) {
   b->logits_bytes = held * n;
   if (rest < 4) { /* the gradient in place of the logits, or beside them */
     seed.in[1] = logits;
-    seed.in[3] = cross_entropy(b, logits, labels, 0, cols);
+    seed.in[3] = cross_entropy(b, logits, labels, 0, cols, &maxima);
+    seed.in[4] = maxima; /* the logits are read again: what they were taken relative to is too */
     if (rest < size) seed.out[0] = logits;
   } else {
     mal_ref wide = copy_of(b, "logits.fp32", logits, MAL_F32, n), into = wide;
@@ -149,7 +152,7 @@ static void loss(mal_builder *b, mal_ref logits, int64_t cols) {
     int64_t extra = rest - (rest >= 8 ? 8 : 4);
     if (extra > 0) seed.in[5] = copy_of(b, "logits.copies", wide, MAL_I8, extra * n);
     seed.in[1] = into;
-    seed.in[3] = cross_entropy(b, wide, labels, into, cols);
+    seed.in[3] = cross_entropy(b, wide, labels, into, cols, &maxima);
     if (into != wide) seed.in[4] = wide;
   }
   seed.in[2] = labels;

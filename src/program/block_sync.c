@@ -1,6 +1,6 @@
 /* Gradient sync: what is summed over ranks once a step, after the last micro-batch (or, overlapped, beside it): gradients of
  * replicated weights over tp under sequence parallelism, of a tied table between its two stages, all over the data-parallel
- * ranks, bucket by bucket. ZeRO-2 and ZeRO-3 did the last in each block's REDUCE list. */
+ * ranks, bucket by bucket. A stage's flat space begins with the tied table, then what is summed over tp. ZeRO-2 and ZeRO-3 did the last in each block's REDUCE list. */
 #include "program/builder.h"
 
 enum { MAX_BUCKETS = 4096 };
@@ -24,7 +24,7 @@ static int64_t held(const mal_builder *b, int64_t elements) {
 static mal_ref sum_replicated(mal_builder *b) {
   int64_t n = held(b, b->r->replicated_elements);
   if (!n || b->tp == 1) return 0;
-  mal_ref x = gradients(b, "replicated", n, 0);
+  mal_ref x = gradients(b, "replicated", n, b->layout->pp > 1 ? held(b, b->r->tied_elements) : 0);
   mal_forward(b, (mal_emit){.op = MAL_OP_COLLECTIVE,
                             .variant = MAL_ALL_REDUCE,
                             .axes = MAL_AXIS_BIT(MAL_AXIS_TP),
@@ -97,7 +97,8 @@ int64_t mal_bucket_size(const mal_builder *b, int64_t elements) {
   int64_t least = b->profile->bucket_elements_per_rank * b->layout->dp * b->layout->cp;
   if (size < least) size = least;
   if (mal_ceil_div(elements, size) > MAX_BUCKETS) size = mal_ceil_div(elements, MAX_BUCKETS);
-  return size;
+  int64_t ranks = b->layout->dp * b->layout->cp; /* so that a rank's shards together are ceil(elements / ranks) */
+  return mal_ceil_div(size, ranks) * ranks;
 }
 
 static void reduce_all(mal_builder *b, const sync *s, bool expert, int64_t elements, int64_t from) {

@@ -64,6 +64,12 @@ mal_ref mal_buffer_in(mal_builder *b, const char *name, mal_dtype dtype, int64_t
   return x;
 }
 
+mal_ref mal_token_buffer(mal_builder *b, const char *name) {
+  mal_ref x = mal_buffer_in(b, name, MAL_I64, b->tokens, MAL_R_IO);
+  mal_at(b, x)->offset_bytes = mal_align(2 * b->shard_tokens * b->hidden * (int64_t)mal_dtype_bytes[b->store]);
+  return x;
+}
+
 mal_ref mal_root(const mal_builder *b, mal_ref x) {
   while (b->side[x].root != x) x = b->side[x].root;
   return x;
@@ -170,7 +176,8 @@ static void count_elements(mal_builder *b, mal_block *out) {
     else
       *(p->expert ? &out->expert_elements : &out->dense_elements) += p->elements;
     if (p->frozen || p->expert) continue;
-    if (b->tp > 1 && p->replicated && (b->sp || p->weight < 0)) out->replicated_elements += p->elements;
+    bool whole = p->weight >= 0 && b->weights[i].role == MAL_W_POSITION; /* each rank scatters all rows' gradients */
+    if (b->tp > 1 && p->replicated && (b->sp || p->weight < 0) && !whole) out->replicated_elements += p->elements;
     if (!p->decay || out->block_class == MAL_B_EMBED || out->block_class == MAL_B_HEAD)
       out->vector_elements += p->elements;
   }

@@ -107,6 +107,8 @@ void mal_builder_init(mal_builder *b, mal_arena *a, const mal_block_request *r, 
 mal_ref mal_buffer_new(mal_builder *b, const char *name, mal_dtype dtype, int64_t elements);
 mal_ref mal_buffer_in(mal_builder *b, const char *name, mal_dtype dtype, int64_t elements, mal_region region);
 mal_ref mal_buffer_alias(mal_builder *b, mal_ref of);
+mal_ref mal_token_buffer(mal_builder *b,
+                         const char *name); /* ids or labels of a micro-batch: IO, behind the hidden stream */
 mal_ref mal_root(const mal_builder *b, mal_ref x);
 int64_t mal_elements(const mal_builder *b, mal_ref x);
 void mal_forward(mal_builder *b, mal_emit i);       /* onto the tape, and into F unless silent */

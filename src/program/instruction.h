@@ -64,8 +64,9 @@ typedef enum mal_flag {
   MAL_INS_CHUNKED =
       64, /* a collective that its neighbouring product consumes or produces piece by piece (tp overlap) */
   MAL_INS_RECOMPUTED = 128,
-  MAL_INS_GROUPED = 256,    /* one kernel over `batch` experts with their own row counts */
-  MAL_INS_SAVES_INPUT = 512 /* profile: keep the input for backward though its gradient could do without */
+  MAL_INS_GROUPED = 256,     /* one kernel over `batch` experts with their own row counts */
+  MAL_INS_SAVES_INPUT = 512, /* profile: keep the input for backward though its gradient could do without */
+  MAL_INS_MAX = 1024         /* a collective takes the largest rather than the sum */
 } mal_flag;
 
 /* Why time is spent: the rows of "time by cause". */
@@ -125,7 +126,8 @@ typedef enum mal_memory_cause {
  *   ACTIVATION   x or gate, up -> y.           GRAD: x or gate, up, dy at in[2] -> dx or dgate, dup
  *   DROPOUT      x, [bias], [residual] -> y, mask.   GRAD: mask, dy -> dx
  *   EMBED        ids, table -> rows.           GRAD: ids, d -> dtable
- *   CROSS_ENTROPY logits, labels, [row maxima] -> row sums, [probabilities].  GRAD: what was kept, labels, sums -> dlogits
+ *   CROSS_ENTROPY logits, labels, [row maxima] -> row sums, [probabilities].
+ *                GRAD: what was kept, labels, sums, [wide logits, or row maxima] -> dlogits
  *   ROUTE        scores -> weights, indices.   GRAD: weights, dweights -> dscores
  *   PERMUTE      rows, indices, [weights] -> rows.  GRAD: d, indices, [weights, rows] -> drows, [dweights]
  *   SCALE        x, [factors] -> y (product element by element, or by row or column).  GRAD: x, factors, dy -> dx, [dfactors]

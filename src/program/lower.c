@@ -33,7 +33,7 @@ static mal_status block_for(assembly *s, mal_block_request request, int *block) 
   assert(p->n_blocks < s->room);
   mal_status status = mal_block_lower(s->a, &request, &p->blocks[p->n_blocks], s->e);
   if (status != MAL_OK) return status;
-  s->held[p->n_blocks] = mal_block_held(&s->scratch, &p->blocks[p->n_blocks], p->split_backward);
+  s->held[p->n_blocks] = mal_block_holds(&s->scratch, &p->blocks[p->n_blocks], p->split_backward, NULL, NULL);
   s->made[p->n_blocks++] = request;
   return MAL_OK;
 }
@@ -134,9 +134,11 @@ static mal_status fill_stage(assembly *s, int64_t index, const int64_t *first, c
   mal_schedule_all_slots(l, s->p->micro_batches, index, slots);
   stage->n_chunks = (int)mal_schedule_chunks(l);
   stage->chunks = MAL_ARRAY(s->a, mal_chunk, stage->n_chunks);
+  stage->pools = MAL_ARRAY(s->a, mal_pool, stage->n_chunks * MAL_HOLDS);
   for (int c = 0; c < stage->n_chunks; c++) {
     stage->chunks[c].part = (int)mal_schedule_part(l, index, c);
     stage->chunks[c].slots = slots[c];
+    for (int k = 0; k < MAL_HOLDS; k++) stage->chunks[c].pool[k] = -1;
     stage->chunks[c].micro_batches = s->p->micro_batches / (l->schedule == MAL_DUALPIPE ? 2 : 1);
   }
   all = layers_of(stage, count);

@@ -8,8 +8,6 @@
 void mal_program_memory(mal_program *p);
 /* Bytes of a block's weights, and of its gradients where they outlast the passes. */
 int64_t mal_block_lasting(const mal_plan *plan, const mal_block *b);
-/* Bytes of one micro-batch's stash of a block by how long they are held. */
-mal_held mal_block_held(mal_arena *scratch, const mal_block *b, bool split);
 /* count.c: FLOPs of a step, bytes sent by the busiest stage. */
 void mal_program_count(mal_program *p);
 #endif

@@ -6,6 +6,7 @@
  *    serves both. BUCKET, WORK, KERNEL, IO: the largest block that runs, for only one runs at a time.
  * 4. The phases (passes, gradient sync, optimizer) follow one another: the one that needs most counts, stage by stage.
  * 5. The profile adds its context, communicators, and the allocator's share of what is not persistent. */
+#include "program/builder.h"
 #include "program/lower.h"
 #include <string.h>
 
@@ -33,24 +34,38 @@ static void mark(const mal_block *b, mal_list list, uint8_t *marks, uint8_t writ
   }
 }
 
-mal_held mal_block_held(mal_arena *scratch, const mal_block *b, bool split) {
-  mal_held held = {.f_to_b = b->stash_bytes};
-  if (!split || b->n_buffers == 0) return held;
-  uint8_t *marks = MAL_ARRAY(scratch, uint8_t, b->n_buffers);
-  mark(b, MAL_L_B, marks, BY_B, 0);
-  mark(b, MAL_L_R, marks, BY_B, 0);
-  mark(b, MAL_L_W, marks, 0, READ_BY_W);
-  mark(b, MAL_L_F, marks, BY_W, 0);
-  for (int i = 0; i < b->n_buffers; i++) {
-    const mal_buffer *f = &b->buffers[i];
-    int64_t bytes = (f->bytes + 63) / 64 * 64;
-    if (f->region != MAL_R_STASH || !(marks[i] & READ_BY_W)) continue;
-    bool late = marks[i] & BY_B && !(marks[i] & BY_W);
-    int64_t left = held.f_to_b < bytes ? held.f_to_b : bytes; /* pieces of one buffer name the same bytes */
-    held.f_to_b -= left;
-    *(late ? &held.b_to_w : &held.f_to_w) += left;
+static mal_hold hold_of(uint8_t marks) {
+  if (!(marks & READ_BY_W)) return MAL_HOLD_F_TO_B;
+  return marks & BY_B && !(marks & BY_W) ? MAL_HOLD_B_TO_W : MAL_HOLD_F_TO_W;
+}
+
+/* The buffer before this one that names the same bytes; itself where none does. */
+static int first_of(const mal_block *b, int i) {
+  for (int k = 0; k < i; k++)
+    if (b->buffers[k].region == MAL_R_STASH && b->buffers[k].offset_bytes == b->buffers[i].offset_bytes) return k;
+  return i;
+}
+
+mal_held mal_block_holds(mal_arena *scratch, const mal_block *b, bool split, uint8_t *hold, int64_t *offset_bytes) {
+  int64_t bytes[MAL_HOLDS] = {0};
+  uint8_t *marks = MAL_ARRAY(scratch, uint8_t, b->n_buffers), *own = MAL_ARRAY(scratch, uint8_t, b->n_buffers);
+  int64_t *place = MAL_ARRAY(scratch, int64_t, b->n_buffers);
+  if (split) {
+    mark(b, MAL_L_B, marks, BY_B, 0);
+    mark(b, MAL_L_R, marks, BY_B, 0);
+    mark(b, MAL_L_W, marks, 0, READ_BY_W);
+    mark(b, MAL_L_F, marks, BY_W, 0);
   }
-  return held;
+  for (int i = 0; i < b->n_buffers; i++) {
+    if (b->buffers[i].region != MAL_R_STASH) continue;
+    int same = first_of(b, i);
+    own[i] = same == i ? (uint8_t)hold_of(marks[i]) : own[same];
+    place[i] = same == i ? bytes[own[i]] : place[same];
+    if (same == i) bytes[own[i]] += (b->buffers[i].bytes + 63) / 64 * 64;
+    if (hold) hold[i] = own[i];
+    if (offset_bytes) offset_bytes[i] = place[i];
+  }
+  return (mal_held){bytes[MAL_HOLD_F_TO_B], bytes[MAL_HOLD_F_TO_W], bytes[MAL_HOLD_B_TO_W]};
 }
 
 /* --- regions --------------------------------------------------------------------------------------------------------------- */
@@ -167,6 +182,28 @@ static void scan(const mal_program *p, mal_stage *stage, scratch *s, int64_t *lo
     }
 }
 
+/* Regions are laid out once: parts of one size share places, as many as are taken at one time. */
+static int64_t static_stash(const mal_program *p, int64_t index, mal_stage *stage) {
+  int64_t places[256 * MAL_HOLDS], bytes = 0;
+  int pool[256][MAL_HOLDS];
+  for (int c = 0; c < stage->n_chunks; c++) {
+    const mal_held *h = &stage->chunks[c].held;
+    const int64_t part[MAL_HOLDS] = {h->f_to_b, h->f_to_w, h->b_to_w};
+    for (int k = 0; k < MAL_HOLDS; k++) {
+      int i = 0;
+      while (i < stage->n_pools && stage->pools[i].bytes != part[k]) i++;
+      if (part[k] && i == stage->n_pools) stage->pools[stage->n_pools++].bytes = part[k];
+      stage->chunks[c].pool[k] = pool[c][k] = part[k] ? i : -1;
+    }
+  }
+  mal_schedule_places(&p->plan->layout, p->micro_batches, index, (const int(*)[MAL_HOLDS])pool, stage->n_pools, places);
+  for (int i = 0; i < stage->n_pools; i++) {
+    stage->pools[i].places = places[i];
+    bytes += stage->pools[i].bytes * places[i];
+  }
+  return bytes;
+}
+
 static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
   const mal_layout *l = &p->plan->layout;
   scratch s = {0};
@@ -176,12 +213,18 @@ static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
   scan(p, stage, &s, &logits_stash);
   phase f = widest(p->plan->profile, &s);
   f.logits_stash = logits_stash;
-  f.bytes[MAL_R_STASH] = mal_schedule_peak(l, p->micro_batches, index, held) + handed_over(p, stage);
+  if (p->plan->profile->dynamic_memory)
+    f.bytes[MAL_R_STASH] = mal_schedule_peak(l, p->micro_batches, index, held) + handed_over(p, stage);
+  else
+    f.bytes[MAL_R_STASH] = static_stash(p, index, stage);
   if (p->plan->profile->offloads_stash) {
     stage->host_bytes += f.bytes[MAL_R_STASH] - f.logits_stash;
     f.bytes[MAL_R_STASH] = f.logits_stash;
   }
-  if (l->pp > 1) f.bytes[MAL_R_IO] += 2 * p->boundary_bytes; /* one message coming, one going, beside those in use */
+  if (l->pp > 1) { /* messages that came and one that goes, beside those in use */
+    if (!p->plan->profile->dynamic_memory) stage->incoming = mal_schedule_incoming(l, p->micro_batches, index);
+    f.bytes[MAL_R_IO] = mal_align(f.bytes[MAL_R_IO]) + (1 + stage->incoming) * mal_align(p->boundary_bytes);
+  }
   return f;
 }
 

@@ -35,6 +35,12 @@ typedef struct mal_run {
 typedef struct mal_held {
   int64_t f_to_b, f_to_w, b_to_w;
 } mal_held;
+/* How long a part of the stash is held, in the order of mal_held's fields. */
+typedef enum mal_hold { MAL_HOLD_F_TO_B, MAL_HOLD_F_TO_W, MAL_HOLD_B_TO_W, MAL_HOLDS } mal_hold;
+/* Places of one size in static memory: taken when the part is first written, free again after its last reader. */
+typedef struct mal_pool {
+  int64_t bytes, places;
+} mal_pool;
 typedef struct mal_chunk {
   int part; /* which virtual stage it is: index into mal_layout_stages */
   mal_run *runs;
@@ -43,12 +49,16 @@ typedef struct mal_chunk {
   int64_t slots;         /* micro-batches in flight at most */
   int64_t stash_bytes;   /* one slot: the sum of held */
   mal_held held;
+  int pool[MAL_HOLDS]; /* of the stage's; -1 nothing held, or the profile allocates while it runs */
 } mal_chunk;
 
 typedef struct mal_stage {
   mal_chunk *chunks;
   int n_chunks;
   int sync, optimizer; /* blocks */
+  mal_pool *pools;
+  int n_pools;
+  int64_t incoming; /* messages from other stages that have come and wait for their turn, at most */
   int64_t dense_elements, expert_elements, frozen_dense_elements, frozen_expert_elements;
   int64_t region_bytes[MAL_REGIONS];    /* persistent regions, and the others in the phase that needs most */
   int64_t memory_bytes[MAL_MEM_CAUSES]; /* the same bytes by cause, with the profile's additive memory */
@@ -89,6 +99,11 @@ int64_t mal_schedule_chunks(const mal_layout *l);
 /* The virtual stage (index into mal_layout_stages) that chunk c of stage s is: c · pp + s; DualPipe s, and for chunk 1 pp-1-s. */
 int64_t mal_schedule_part(const mal_layout *l, int64_t stage, int64_t chunk);
 bool mal_schedule_splits(const mal_layout *l); /* uses B and W apart */
+/* Most places of each pool that are taken at one time; pool[chunk] names the pools of a chunk's parts, -1 none. */
+void mal_schedule_places(const mal_layout *l, int64_t micro_batches, int64_t stage, const int (*pool)[MAL_HOLDS],
+                         int n_pools, int64_t *places);
+/* Most messages that have been received and not been used, by the table. */
+int64_t mal_schedule_incoming(const mal_layout *l, int64_t micro_batches, int64_t stage);
 /* Most micro-batches of chunk c that stage s holds between forward and (last) backward part: from the table. */
 int64_t mal_schedule_slots(const mal_layout *l, int64_t micro_batches, int64_t stage, int64_t chunk);
 void mal_schedule_all_slots(const mal_layout *l, int64_t micro_batches, int64_t stage,
@@ -104,6 +119,10 @@ mal_status mal_schedule_check(const mal_layout *l, int64_t micro_batches, mal_er
 int64_t mal_program_list_runs(const mal_program *p, const mal_chunk *c, mal_list list);
 
 /* Readable and JSON forms of a program (malha lower). */
+/* Of each buffer in STASH how long it is held (mal_hold) and its place among the block's parts that are held as long.
+ * split: B and W are apart. hold and offset_bytes have room for n_buffers; either may be NULL. */
+mal_held mal_block_holds(mal_arena *scratch, const mal_block *b, bool split, uint8_t *hold, int64_t *offset_bytes);
+
 char *mal_program_text(mal_arena *a, const mal_program *p);
 json_t *mal_program_json(const mal_program *p);
 #endif

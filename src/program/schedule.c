@@ -214,9 +214,14 @@ static void count_step(void *context, mal_step_op op, int64_t chunk, int64_t m) 
 }
 
 /* The steady state repeats with every group of pp micro-batches, so the first four groups show all that is ever held. */
-static void count_order(const mal_layout *l, int64_t micro_batches, int64_t stage, counter *c) {
+static mal_pipe shortened(const mal_layout *l, int64_t micro_batches) {
   mal_pipe p = mal_pipe_of(l, micro_batches);
   if (p.kind != MAL_GPIPE && p.micro_batches > 4 * p.pp) p.micro_batches = 4 * p.pp;
+  return p;
+}
+
+static void count_order(const mal_layout *l, int64_t micro_batches, int64_t stage, counter *c) {
+  mal_pipe p = shortened(l, micro_batches);
   mal_pipe_order(&p, stage, count_step, c);
 }
 
@@ -232,6 +237,65 @@ int64_t mal_schedule_peak(const mal_layout *l, int64_t micro_batches, int64_t st
     return mal_schedule_slots(l, micro_batches, stage, 0) * held->f_to_b;
   count_order(l, micro_batches, stage, &c);
   return c.most_bytes;
+}
+
+typedef struct places {
+  const int (*pool)[MAL_HOLDS];
+  int64_t *taken, *most;
+} places;
+
+static void take(places *p, int pool, int64_t n) {
+  if (pool < 0) return;
+  p->taken[pool] += n;
+  if (p->taken[pool] > p->most[pool]) p->most[pool] = p->taken[pool];
+}
+
+static void place_step(void *context, mal_step_op op, int64_t chunk, int64_t m) {
+  places *p = context;
+  const int *pool = p->pool[chunk];
+  (void)m;
+  if (op == MAL_S_F) {
+    take(p, pool[MAL_HOLD_F_TO_B], 1);
+    take(p, pool[MAL_HOLD_F_TO_W], 1);
+  }
+  if (op == MAL_S_B) take(p, pool[MAL_HOLD_B_TO_W], 1);
+  if (op == MAL_S_B || op == MAL_S_BW) take(p, pool[MAL_HOLD_F_TO_B], -1);
+  if (op != MAL_S_W) return;
+  take(p, pool[MAL_HOLD_F_TO_W], -1);
+  take(p, pool[MAL_HOLD_B_TO_W], -1);
+}
+
+void mal_schedule_places(const mal_layout *l, int64_t micro_batches, int64_t stage, const int (*pool)[MAL_HOLDS],
+                         int n_pools, int64_t *most) {
+  int64_t taken[256 * MAL_HOLDS] = {0};
+  mal_pipe p = shortened(l, micro_batches);
+  memset(most, 0, (size_t)n_pools * sizeof *most);
+  mal_pipe_order(&p, stage, place_step, &(places){pool, taken, most});
+}
+
+int64_t mal_schedule_incoming(const mal_layout *l, int64_t micro_batches, int64_t stage) {
+  mal_arena a;
+  mal_error e;
+  mal_step *steps;
+  int64_t count, waiting = 0, most = 0, next;
+  mal_pipe p = shortened(l, micro_batches);
+  int64_t depth = mal_pipe_depth(&p);
+  mal_arena_init(&a);
+  if (mal_schedule_stage(&a, l, p.micro_batches, stage, &steps, &count, &e) != MAL_OK) count = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const mal_step *s = &steps[i];
+    bool forward = s->op == MAL_S_F, backward = s->op == MAL_S_B || s->op == MAL_S_BW;
+    if (s->op == MAL_S_RECV_F || s->op == MAL_S_RECV_B) {
+      if (++waiting > most) most = waiting;
+    } else if (forward || backward) {
+      int64_t peer = stage;
+      if (mal_pipe_virtual(&p, stage, s->chunk) != (forward ? 0 : depth - 1))
+        mal_pipe_neighbour(&p, stage, s->chunk, forward ? -1 : 1, &peer, &next);
+      waiting -= peer != stage;
+    }
+  }
+  mal_arena_free(&a);
+  return most;
 }
 
 /* Closed forms where there is one chunk and no clock is needed; tests hold them to the table. */

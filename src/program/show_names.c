@@ -24,6 +24,7 @@ const mal_flag_row mal_flag_rows[] = {
     {MAL_INS_RECOMPUTED, "recomputed"},
     {MAL_INS_GROUPED, "grouped"},
     {MAL_INS_SAVES_INPUT, "saves-input"},
+    {MAL_INS_MAX, "max"},
 };
 static_assert(sizeof mal_flag_rows / sizeof *mal_flag_rows == MAL_FLAG_ROWS, "as declared");
 
