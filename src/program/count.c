@@ -34,7 +34,7 @@ static void count_flops(mal_program *p) {
 /* --- bytes sent ---------------------------------------------------------------------------------------------------------- */
 
 /* The axis a group is counted under: the data-parallel ones first, for context parallel ranks belong to those groups too. */
-static int axis_of(unsigned axes) {
+int mal_program_axis(unsigned axes) {
   if (axes == MAL_AXES_SHARD || axes == MAL_AXES_REPLICA) return MAL_AXIS_DP;
   static const int order[MAL_AXES] = {MAL_AXIS_DP, MAL_AXIS_EDP, MAL_AXIS_EP, MAL_AXIS_ETP,
                                       MAL_AXIS_TP, MAL_AXIS_CP,  MAL_AXIS_PP};
@@ -57,7 +57,8 @@ static void add_list(const mal_program *p, const mal_block *b, mal_list list, do
     if (!x->axes || (x->op != MAL_OP_COLLECTIVE && x->op != MAL_OP_SEND)) continue;
     double bytes = (double)b->sizes[x->sizes].v[0];
     double size = (double)mal_instruction_group(plan, x->axes).size;
-    sent[axis_of(x->axes)] += times * (x->op == MAL_OP_SEND ? bytes : collective_sent(x->variant, bytes, size));
+    sent[mal_program_axis(x->axes)] +=
+        times * (x->op == MAL_OP_SEND ? bytes : collective_sent(x->variant, bytes, size));
   }
 }
 
@@ -71,21 +72,26 @@ static double stage_messages(const mal_program *p, const mal_stage *stage) {
   return (double)sends;
 }
 
+void mal_program_sent(const mal_program *p, int64_t index, double sent[MAL_AXES + 1]) {
+  const mal_stage *stage = &p->stages[index];
+  for (int i = 0; i <= MAL_AXES; i++) sent[i] = 0;
+  for (int c = 0; c < stage->n_chunks; c++)
+    for (int i = 0; i < stage->chunks[c].n_runs; i++)
+      for (int list = 0; list < MAL_LISTS; list++) {
+        const mal_run *run = &stage->chunks[c].runs[i];
+        double times = (double)run->count * (double)mal_program_list_runs(p, &stage->chunks[c], (mal_list)list);
+        add_list(p, &p->blocks[run->block], (mal_list)list, times, sent);
+      }
+  add_list(p, &p->blocks[stage->sync], MAL_L_F, 1, sent);
+  add_list(p, &p->blocks[stage->optimizer], MAL_L_F, 1, sent);
+  sent[MAL_AXES] += stage_messages(p, stage) * (double)p->boundary_bytes;
+}
+
 static void count_sent(mal_program *p) {
   double most = -1;
   for (int64_t s = 0; s < p->plan->layout.pp; s++) {
-    const mal_stage *stage = &p->stages[s];
-    double sent[MAL_AXES + 1] = {0}, all = 0;
-    for (int c = 0; c < stage->n_chunks; c++)
-      for (int i = 0; i < stage->chunks[c].n_runs; i++)
-        for (int list = 0; list < MAL_LISTS; list++) {
-          const mal_run *run = &stage->chunks[c].runs[i];
-          double times = (double)run->count * (double)mal_program_list_runs(p, &stage->chunks[c], (mal_list)list);
-          add_list(p, &p->blocks[run->block], (mal_list)list, times, sent);
-        }
-    add_list(p, &p->blocks[stage->sync], MAL_L_F, 1, sent);
-    add_list(p, &p->blocks[stage->optimizer], MAL_L_F, 1, sent);
-    sent[MAL_AXES] += stage_messages(p, stage) * (double)p->boundary_bytes;
+    double sent[MAL_AXES + 1], all = 0;
+    mal_program_sent(p, s, sent);
     for (int i = 0; i <= MAL_AXES; i++) all += sent[i];
     if (all <= most) continue;
     most = all;

@@ -114,6 +114,10 @@ int64_t mal_schedule_peak(const mal_layout *l, int64_t micro_batches, int64_t st
 /* Whether the schedule can be made at all (exit 2). */
 mal_status mal_schedule_check(const mal_layout *l, int64_t micro_batches, mal_error *e);
 
+/* Bytes that a rank of a stage sends in a step, by axis (what count.c adds to bytes_sent); last: messages to other stages. */
+void mal_program_sent(const mal_program *p, int64_t stage, double sent[MAL_AXES + 1]);
+int mal_program_axis(unsigned axes); /* the axis that a group over several is counted under */
+
 /* How often a step runs a list of a block that lies `count` times in a chunk, each time for one of its layers: F, B, W, BW and R
  * once per micro-batch; GATHER before F and, with the profile's regather, before backward; REDUCE each micro-batch or once. */
 int64_t mal_program_list_runs(const mal_program *p, const mal_chunk *c, mal_list list);

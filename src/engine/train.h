@@ -1,0 +1,59 @@
+/* The training loop: ranks as threads of this process, step by step, and what it came to beside what was planned. */
+#ifndef MAL_ENGINE_TRAIN_H
+#define MAL_ENGINE_TRAIN_H
+#include "engine/rank.h"
+
+typedef enum mal_rate_schedule {
+  MAL_RATE_COSINE,
+  MAL_RATE_LINEAR,
+  MAL_RATE_WSD,
+  MAL_RATE_CONSTANT,
+  MAL_RATES
+} mal_rate_schedule;
+extern const char *const mal_rate_name[MAL_RATES + 1];
+
+typedef struct mal_rate { /* learning rate: rises linearly over `warmup` steps, then as the schedule says */
+  double lr, least; /* cosine falls to `least`, the others to 0; wsd: level, over the last fifth of the steps down */
+  int schedule;
+  int64_t warmup, steps;
+} mal_rate;
+double mal_rate_at(const mal_rate *r, int64_t step); /* steps count from 0 */
+
+typedef struct mal_train_step {
+  int64_t step; /* from 1 */
+  double loss, grad_norm, lr, step_s, tokens_per_s;
+} mal_train_step;
+
+/* Returns whether to go on. */
+typedef bool mal_train_report(void *context, const mal_train_step *s);
+
+typedef struct mal_train_request {
+  const mal_program *program; /* lowered with the profile malha */
+  const mal_device *device;
+  const mal_comm_backend *backend;
+  const mal_tokens_source *source;
+  int64_t steps;
+  uint64_t seed;
+  mal_rate rate;
+  double beta1, beta2, eps, weight_decay, clip, deadline_s; /* deadline_s: of one collective; 0 none */
+  bool oversubscribed;                                      /* more ranks than cores */
+  mal_train_report *report;
+  void *context;
+  mal_timeline *timeline; /* the last step goes here; NULL: not wanted */
+} mal_train_request;
+
+/* Of one step, Σ over ranks unless it says otherwise. */
+typedef struct mal_train_summary {
+  int64_t steps;
+  double loss; /* of the last step */
+  double planned_flops, flops;
+  int64_t planned_memory_bytes, memory_bytes;            /* arenas of all ranks */
+  int64_t resident_bytes;                                /* of the process at its most */
+  double planned_sent[MAL_AXES + 1], sent[MAL_AXES + 1]; /* by axis as count.c has it, last: between stages */
+  double step_s;                                         /* median of the steps after the first */
+  double tokens_per_s;
+} mal_train_summary;
+
+/* Errors: what cannot be run (MAL_BAD), a rank's fault (MAL_FAULT), a loss that is no number (MAL_NO): said with the step. */
+mal_status mal_train_run(mal_arena *a, const mal_train_request *q, mal_train_summary *s, mal_error *e);
+#endif
