@@ -1,5 +1,6 @@
 /* The verbs and what --help, the man pages and the overview say about them. */
 #include "cli/cli.h"
+#include "design/design.h"
 #include "layout/layout.h"
 #include <string.h>
 
@@ -23,6 +24,12 @@ static const mal_section validate_sections[] = {
 };
 static const mal_section catalog_sections[] = {
     {N_("Options"), mal_catalog_options, &mal_catalog_option_count, false},
+    {0},
+};
+
+static const mal_section design_sections[] = {
+    {N_("The cluster"), mal_design_ask_options, &mal_design_ask_option_count, false},
+    {N_("Files"), mal_design_options, &mal_design_option_count, false},
     {0},
 };
 
@@ -75,6 +82,16 @@ static const char *const machines_examples[] = {
     NULL,
 };
 
+static const char *const design_examples[] = {
+    N_("1,016 GPUs as NVIDIA's reference architecture builds them, with every cable"),
+    "malha design --gpus 1016 --node dgx-h100 --ufm --cabling cables.csv",
+    N_("One server in an ordinary rack"),
+    "malha design --single-node --node dgx-h100 --site ordinary-rack",
+    N_("Sixteen nodes, and what growing to 64 re-cables"),
+    "malha design --nodes 16 --node dgx-h100 --whole-units --grow 64",
+    NULL,
+};
+
 const mal_verb mal_verbs[] = {
     {"plan", mal_cmd_plan, N_("Does it fit, how fast is it, what does it cost? Which machine is better?"),
      N_("memory, time, energy and cost of training a model on a machine"),
@@ -121,6 +138,16 @@ const mal_verb mal_verbs[] = {
         "it was read; what nobody could verify is marked UNVERIFIED.\n\n"
         "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
      catalog_sections, machines_examples},
+    {"design", mal_cmd_design, N_("What must I buy, cable, power and cool?"),
+     N_("a cluster: network, storage, racks, power, cooling, bill of materials"),
+     N_("--nodes N|--gpus N --node NAME [OPTION...]"),
+     N_("Designs the cluster around so many nodes: switches and every cable, storage, racks and floor, power with its "
+        "failures, cooling, and the bill of materials with the rule of each count.\n\n"
+        "--site names racks, power and room: a name of catalog/sites or a YAML file. What contradicts is said: an "
+        "error "
+        "means that the design cannot be built as asked.\n\n"
+        "Exit status: 0 it can be built; 1 it cannot; 2 bad usage or input; 3 a fault."),
+     design_sections, design_examples},
 };
 const int mal_verb_count = sizeof mal_verbs / sizeof *mal_verbs;
 

@@ -57,6 +57,7 @@ static const mal_field chassis_table[] = {
     VALUE(supply_w),
     VALUE(cord_a),
     VALUE(airflow_m3_per_s),
+    VALUE(airflow_other_m3_per_s),
     VALUE(heat_w),
     VALUE(inlet_min_c),
     VALUE(inlet_max_c),

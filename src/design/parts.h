@@ -27,6 +27,7 @@ typedef struct mal_chassis {
   mal_value supplies_run;               /* and how many keep it running, slower; 0: as supplies_full */
   mal_value supply_w, cord_a;           /* of one supply; rated current of its cord */
   mal_value airflow_m3_per_s, heat_w;   /* as published; 0: not published */
+  mal_value airflow_other_m3_per_s;     /* a second published figure, which contradicts the first */
   mal_value inlet_min_c, inlet_max_c;
   mal_value storage_ports, storage_bytes_per_s; /* for storage and in-band traffic; of one port */
   mal_value inband_ports, oob_ports;

@@ -1,0 +1,262 @@
+#include "design/design.h"
+#include "reliability/reliability.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NODES_MOST = 1 << 20, UFM_LINKS = 4, FINDINGS = 64 };
+
+#define AT(member) offsetof(mal_design_ask, member)
+const mal_option mal_design_ask_options[] = {
+    {"node", 0, MAL_OPT_TEXT, AT(node), "NAME", NULL, NULL, N_("the node, such as dgx-h100 (malha machines)")},
+    {"nodes", 0, MAL_OPT_COUNT, AT(nodes), "N", NULL, NULL, N_("nodes; spares of --spares come on top")},
+    {"gpus", 0, MAL_OPT_COUNT, AT(gpus), "N", NULL, NULL, N_("GPUs, instead of nodes")},
+    {"single-node", 0, MAL_OPT_FLAG, AT(single_node), NULL, NULL, NULL, N_("one server in one rack, without a fabric")},
+    {"site", 0, MAL_OPT_TEXT, AT(site), "NAME|FILE", NULL, NULL,
+     N_("racks, power, floor and cooling (default: default)")},
+    {"spares", 0, MAL_OPT_COUNT, AT(spares), "N", NULL, NULL,
+     N_("spare nodes beside those (for a training target by default from failure rates)")},
+    {"repair", 0, MAL_OPT_QUANTITY, AT(repair_s), "TIME", "s", NULL,
+     N_("time until a failed node is back (default 7d)")},
+    {"switch", 0, MAL_OPT_TEXT, AT(leaf), "NAME", NULL, NULL,
+     N_("switch of the compute fabric (default: by the NICs' rate)")},
+    {"ethernet", 0, MAL_OPT_FLAG, AT(ethernet), NULL, NULL, NULL, N_("RoCE instead of InfiniBand")},
+    {"topology", 0, MAL_OPT_CHOICE, AT(topology), "KIND", NULL, mal_topology_name, N_("rail, tree or dragonfly")},
+    {"oversubscription", 0, MAL_OPT_NUMBER, AT(oversubscription), "X", NULL, NULL,
+     N_("ports down over links up of a leaf (default 1: none)")},
+    {"ufm", 0, MAL_OPT_FLAG, AT(ufm), NULL, NULL, NULL, N_("fabric managers in the slot of one node")},
+    {"whole-units", 0, MAL_OPT_FLAG, AT(whole_units), NULL, NULL, NULL,
+     N_("build scalable units whole, one rail a leaf, to grow later")},
+    {"grow", 0, MAL_OPT_COUNT, AT(grow), "N", NULL, NULL, N_("and what growing to N nodes re-cables")},
+    {"storage-server", 0, MAL_OPT_TEXT, AT(storage_server), "NAME", NULL, NULL, N_("of catalog/storage")},
+    {"data", 0, MAL_OPT_CHOICE, AT(data), "KIND", NULL, mal_data_level_name, N_("what is read: text, images or video")},
+    {"dataset", 0, MAL_OPT_QUANTITY, AT(dataset_bytes), "BYTES", "B", NULL, N_("size of the dataset")},
+    {"checkpoint", 0, MAL_OPT_QUANTITY, AT(checkpoint_bytes), "BYTES", "B", NULL,
+     N_("size of a checkpoint (default: the model's)")},
+    {"keep", 0, MAL_OPT_COUNT, AT(kept), "N", NULL, NULL, N_("checkpoints that are kept (default 10)")},
+    {"goodput", 0, MAL_OPT_NUMBER, AT(goodput), "SHARE", NULL, NULL,
+     N_("share of time that must train (default 0.95)")},
+    {"restart", 0, MAL_OPT_QUANTITY, AT(restart_s), "TIME", "s", NULL,
+     N_("time to restart after a failure (default 5min)")},
+};
+const int mal_design_ask_option_count = sizeof mal_design_ask_options / sizeof *mal_design_ask_options;
+
+void mal_design_ask_default(mal_design_ask *k) {
+  *k = (mal_design_ask){.site = "default",
+                        .storage_server = "nvme-server",
+                        .oversubscription = 1,
+                        .spares = -1,
+                        .repair_s = 7 * 86400.0,
+                        .spare_share = 0.95,
+                        .goodput = 0.95,
+                        .restart_s = 300,
+                        .kept = 10};
+}
+
+void mal_design_find(mal_arena *a, mal_design *d, int severity, const char *format, ...) {
+  char text[1024];
+  va_list args;
+  if (d->n_findings >= FINDINGS) return;
+  if (!d->findings) d->findings = MAL_ARRAY(a, mal_finding, FINDINGS);
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  d->findings[d->n_findings++] = (mal_finding){severity, mal_copy(a, text)};
+}
+
+/* --- counting nodes -------------------------------------------------------------------------------------------------- */
+
+static double failures_of(const mal_machine *m) {
+  bool a100 = m->gpu->architecture && strcmp(m->gpu->architecture, "sm80") == 0;
+  return (a100 ? MAL_FAILURES_A100 : MAL_FAILURES_H100) * (double)m->node->gpus / 8; /* measured on 8-GPU nodes */
+}
+
+/* Fewest spares that suffice with the chance wanted: nodes in repair are Poisson with mean nodes · rate · repair. */
+static int64_t spares_for(double mean, double chance) {
+  double term = exp(-mean), sum = term;
+  if (mean > 600) return (int64_t)ceil(mean + 1.65 * sqrt(mean)); /* normal, 95 % */
+  int64_t k = 0;
+  while (sum < chance && k < NODES_MOST) term *= mean / (double)++k, sum += term;
+  return k;
+}
+
+/* A count that was given is what is built: spares are advised. For a training target they come on top. */
+static void add_spares(mal_arena *a, mal_design *d, int64_t work) {
+  const mal_design_ask *k = &d->ask;
+  int64_t advised = spares_for((double)work * failures_of(&d->machine) * k->repair_s / 86400, k->spare_share);
+  d->spares = k->spares >= 0 ? k->spares : k->for_target ? advised : 0;
+  d->nodes = work + d->spares;
+  if (k->spares < 0 && !k->for_target && !k->single_node && advised > 0)
+    mal_design_find(a, d, MAL_NOTE,
+                    _("failures of such nodes and %.0f days of repair ask for %lld spares (--spares %lld): "
+                      "then as many nodes as asked work %.0f %% of the time."),
+                    k->repair_s / 86400, (long long)advised, (long long)advised, 100 * k->spare_share);
+}
+
+static mal_status count_nodes(mal_arena *a, mal_design *d, mal_error *e) {
+  mal_design_ask *k = &d->ask;
+  int64_t each = d->machine.node->gpus;
+  if (k->single_node && k->nodes <= 0 && k->gpus <= 0) k->nodes = 1;
+  if (k->nodes > 0 && k->gpus > 0) return mal_fail(e, MAL_BAD, _("--nodes and --gpus are both given; give one."));
+  if (k->nodes <= 0 && k->gpus <= 0)
+    return mal_fail(e, MAL_BAD, _("how large? Give --nodes N or --gpus N, or a model with --tokens and --deadline."));
+  int64_t work = k->nodes > 0 ? k->nodes : (k->gpus + each - 1) / each;
+  if (work > NODES_MOST)
+    return mal_fail(e, MAL_BAD, _("%lld nodes are more than can be designed (%d)."), (long long)work, NODES_MOST);
+  if (k->single_node && work > 1)
+    return mal_fail(e, MAL_BAD, _("--single-node with %lld nodes; leave one of both out."), (long long)work);
+  if (k->gpus > 0 && k->gpus % each)
+    mal_design_find(a, d, MAL_NOTE, _("%lld GPUs are not whole nodes of %lld: rounded up to %lld nodes."),
+                    (long long)k->gpus, (long long)each, (long long)work);
+  d->spares = k->single_node ? 0 : k->spares;
+  if (d->spares < 0)
+    d->spares = spares_for((double)work * failures_of(&d->machine) * k->repair_s / 86400, k->spare_share);
+  add_spares(a, d, work);
+  return MAL_OK;
+}
+
+/* UFM takes the slot of one node where units would else be full: the rows 31, 63, 95, 127 of RA-11333-001 V11, table 4. */
+static void give_slot_to_ufm(mal_arena *a, mal_design *d) {
+  int64_t unit = d->leaf->ports / 2;
+  if (!d->ask.ufm) return;
+  d->managers = UFM_LINKS;
+  if (d->nodes % unit || d->ask.topology != MAL_TOPOLOGY_RAIL) return;
+  d->nodes--;
+  if (d->spares > 0) d->spares--;
+  mal_design_find(a, d, MAL_NOTE, _("UFM takes the slot of one node: %lld nodes (--ufm)."), (long long)d->nodes);
+}
+
+/* --- networks -------------------------------------------------------------------------------------------------------- */
+
+static const char *default_switch(const mal_design *d) {
+  double rate = d->machine.node->nic_bytes_per_s.value;
+  if (d->ask.ethernet) return rate > 50e9 ? "sn5600" : rate > 25e9 ? "sn5600-400" : "sn4600";
+  return rate > 50e9 ? "q3400-ra" : rate > 25e9 ? "qm9700" : "qm8700";
+}
+
+/* The storage fabric of the reference architecture is oversubscribed 4:3 at the nodes (RA-11333-001 V11). */
+static const double storage_oversubscription = 4.0 / 3;
+
+static mal_status make_networks(mal_design *d, mal_error *e) {
+  const mal_chassis *c = d->chassis;
+  const mal_storage_server *v = d->storage.server;
+  int64_t rails = (int64_t)d->machine.node->nics.value;
+  if (rails < 1)
+    return mal_fail(e, MAL_BAD, _("node %s has no NICs for a fabric; give --single-node, or a node that has."),
+                    d->machine.node->name);
+  mal_network_ask compute = {.name = "",
+                             .leaf = d->leaf,
+                             .topology = d->ask.topology,
+                             .nodes = d->nodes,
+                             .rails = rails,
+                             .oversubscription = d->ask.oversubscription,
+                             .whole_units = d->ask.whole_units || d->managers > 0,
+                             .managers = d->managers};
+  mal_status s = mal_network_make(&compute, d->machine.node->nic_bytes_per_s.value, &d->compute, e);
+  if (s != MAL_OK) return mal_fail_in(e, _("compute fabric"));
+  mal_network_ask storage = {.name = "storage",
+                             .leaf = d->leaf,
+                             .topology = MAL_TOPOLOGY_TREE,
+                             .nodes = d->nodes,
+                             .rails = (int64_t)c->storage_ports.value,
+                             .servers = d->storage.servers,
+                             .server_ports = (int64_t)v->ports.value,
+                             .oversubscription = storage_oversubscription};
+  s = mal_network_make(&storage, c->storage_bytes_per_s.value, &d->storage_network, e);
+  if (s != MAL_OK) return mal_fail_in(e, _("storage fabric"));
+  return MAL_OK;
+}
+
+static mal_status grow(mal_arena *a, mal_design *d, mal_error *e) {
+  mal_network_ask k = d->compute.ask;
+  if (d->ask.grow <= 0) return MAL_OK;
+  if (d->ask.grow < d->nodes)
+    return mal_fail(e, MAL_BAD, _("--grow %lld is less than the %lld nodes to begin with."), (long long)d->ask.grow,
+                    (long long)d->nodes);
+  k.nodes = d->ask.grow, k.topology = d->ask.topology;
+  mal_status s = mal_network_make(&k, d->machine.node->nic_bytes_per_s.value, &d->grown, e);
+  if (s == MAL_OK) d->recabled = mal_network_recabled(a, &d->compute, &d->grown);
+  return s;
+}
+
+/* --- storage --------------------------------------------------------------------------------------------------------- */
+
+static mal_status make_storage(mal_arena *a, mal_design *d, mal_error *e) {
+  const mal_design_ask *k = &d->ask;
+  mal_storage_server *server;
+  mal_status s = mal_storage_server_load(a, k->storage_server, &server, e);
+  if (s != MAL_OK) return s;
+  const mal_chassis *c = d->chassis;
+  mal_storage_ask ask = {.level = k->data,
+                         .nodes = d->nodes,
+                         .node_ports_bytes_per_s = c->storage_ports.value * c->storage_bytes_per_s.value,
+                         .checkpoint_bytes = k->checkpoint_bytes,
+                         .failures_per_node_day = failures_of(&d->machine),
+                         .restart_s = k->restart_s,
+                         .goodput = k->goodput,
+                         .asynchronous = true,
+                         .host_copy_bytes_per_s =
+                             (double)d->machine.node->gpus * d->machine.gpu->pcie_bytes_per_s.value,
+                         .kept = k->kept,
+                         .dataset_bytes = k->dataset_bytes,
+                         .node_nvme_bytes = d->machine.node->nvme_bytes.value};
+  s = mal_storage_make(&ask, server, &d->storage, e);
+  if (s != MAL_OK) return s;
+  if (d->machine.node->ram_bytes.value > 0 &&
+      k->checkpoint_bytes / (double)d->nodes > d->machine.node->ram_bytes.value / 2)
+    mal_design_find(a, d, MAL_WARNING,
+                    _("a checkpoint's share of a node, %.0f GB, is more than half of its memory: it "
+                      "cannot be staged there and is written while training stops."),
+                    k->checkpoint_bytes / (double)d->nodes / 1e9);
+  return MAL_OK;
+}
+
+/* --- all together ---------------------------------------------------------------------------------------------------- */
+
+static mal_status check(const mal_design_ask *k, mal_error *e) {
+  if (!(k->goodput > 0 && k->goodput < 1))
+    return mal_fail(e, MAL_BAD, _("--goodput %g must lie between 0 and 1, such as 0.95."), k->goodput);
+  if (!k->node || !*k->node)
+    return mal_fail(e, MAL_BAD, _("which node? Give --node, such as dgx-h100 (malha machines)."));
+  return MAL_OK;
+}
+
+static mal_status load(mal_arena *a, mal_design *d, mal_error *e) {
+  mal_status s = mal_machine_load(a, d->ask.node, &d->machine, e);
+  if (s == MAL_OK && d->machine.nodes != 1)
+    s = mal_fail(e, MAL_BAD, _("--node %s is more than one node; name the node, and give --nodes."), d->ask.node);
+  if (s == MAL_OK) s = mal_chassis_load(a, d->machine.node, &d->chassis, e);
+  if (s == MAL_OK) s = mal_site_load(a, d->ask.site, &d->site, e);
+  if (s == MAL_OK) s = mal_switch_load(a, d->ask.leaf ? d->ask.leaf : default_switch(d), &d->leaf, e);
+  if (s == MAL_OK) s = mal_switch_load(a, "sn4600c", &d->inband_switch, e);
+  if (s == MAL_OK) s = mal_switch_load(a, "sn2201", &d->oob_switch, e);
+  return s;
+}
+
+static mal_status furnish(mal_arena *a, mal_design *d, mal_error *e) {
+  mal_status s = MAL_OK;
+  if (d->has_fabric) {
+    give_slot_to_ufm(a, d);
+    s = make_storage(a, d, e);
+    if (s == MAL_OK) s = make_networks(d, e);
+    if (s == MAL_OK) s = grow(a, d, e);
+  }
+  return s == MAL_OK ? mal_design_units(a, d, e) : s;
+}
+
+mal_status mal_design_make(mal_arena *a, const mal_design_ask *ask, mal_design *d, mal_error *e) {
+  *d = (mal_design){.ask = *ask};
+  mal_status s = check(ask, e);
+  if (s == MAL_OK) s = load(a, d, e);
+  if (s == MAL_OK) s = count_nodes(a, d, e);
+  if (s != MAL_OK) return s;
+  d->has_fabric = !ask->single_node;
+  s = furnish(a, d, e);
+  if (s != MAL_OK) return s;
+  mal_design_cables(a, d);
+  mal_design_power(a, d);
+  mal_design_cool(a, d);
+  mal_design_parts(a, d);
+  return MAL_OK;
+}
