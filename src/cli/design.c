@@ -2,20 +2,29 @@
 #include "report/design.h"
 #include "cli/cli.h"
 #include "core/file.h"
+#include "core/option_file.h"
 #include "report/answer.h"
 #include <string.h>
 
 typedef struct options {
   mal_design_ask ask; /* first: its table's offsets count from here */
-  const char *cabling, *bom, *prices;
+  const char *cabling, *bom, *prices, *output, *from;
+  const char *expected, *found, *names; /* of check */
   bool json, help;
 } options;
 
 #define AT(member) offsetof(options, member)
 const mal_option mal_design_options[] = {
+    {"output", 'o', MAL_OPT_TEXT, AT(output), "FILE", NULL, NULL,
+     N_("write what was asked to a YAML file: the expected cluster")},
+    {"from", 0, MAL_OPT_TEXT, AT(from), "FILE", NULL, NULL, N_("start from such a file; further options win")},
     {"cabling", 0, MAL_OPT_TEXT, AT(cabling), "FILE", NULL, NULL, N_("write every cable, from port to port, as CSV")},
     {"bom", 0, MAL_OPT_TEXT, AT(bom), "FILE", NULL, NULL, N_("write the bill of materials as CSV")},
     {"prices", 0, MAL_OPT_TEXT, AT(prices), "FILE", NULL, NULL, N_("prices: a CSV of part,price,currency,source")},
+    {"expected", 0, MAL_OPT_TEXT, AT(expected), "FILE", NULL, NULL, N_("check: the cluster as designed (-o)")},
+    {"found", 0, MAL_OPT_TEXT, AT(found), "FILE", NULL, NULL,
+     N_("check: output of ibnetdiscover, or of lldpctl -f json")},
+    {"names", 0, MAL_OPT_TEXT, AT(names), "FILE", NULL, NULL, N_("check: a CSV of found,expected names of devices")},
     {"json", 0, MAL_OPT_FLAG, AT(json), NULL, NULL, NULL, N_("print JSON: docs/schema/design.json")},
     {"help", 'h', MAL_OPT_FLAG, AT(help), NULL, NULL, NULL, N_("print this help")},
 };
@@ -34,6 +43,43 @@ static mal_status write_text(const char *path, const char *text, mal_error *e) {
   return path ? mal_file_write(path, text, strlen(text), e) : MAL_OK;
 }
 
+static size_t ask_count(void) { return (size_t)mal_design_ask_option_count; }
+
+static mal_status write_ask(mal_arena *a, const options *o, const char *command, mal_error *e) {
+  mal_design_ask usual;
+  mal_design_ask_default(&usual);
+  char *text = mal_options_write(a, mal_design_ask_options, ask_count(), &o->ask, &usual);
+  return write_text(o->output, mal_print(a, "# malha design --from FILE; made by: %s\n%s", command, text), e);
+}
+
+/* malha design check: what lies there against what was designed. */
+static mal_status check_cables(mal_page *page, options *o, const char *command, mal_error *e) {
+  mal_arena *a = page->arena;
+  mal_design *d = MAL_NEW(a, mal_design);
+  mal_found found;
+  mal_comparison c;
+  if (!o->expected || !o->found)
+    return mal_fail(e, MAL_BAD,
+                    _("which cables? malha design check --expected cluster.yaml --found ibnetdiscover.txt"));
+  mal_design_ask_default(&o->ask);
+  mal_status s = mal_options_read(a, o->expected, mal_design_ask_options, ask_count(), &o->ask, e);
+  if (s == MAL_OK) s = mal_design_make(a, &o->ask, d, e);
+  if (s == MAL_OK && !d->has_fabric)
+    s = mal_fail(e, MAL_BAD, _("%s: a single node has no fabric to check."), o->expected);
+  if (s == MAL_OK) s = mal_found_read(a, o->found, &found, e);
+  if (s == MAL_OK && o->names) s = mal_found_rename(a, o->names, &found, e);
+  if (s != MAL_OK) return s;
+  mal_design_compare(a, d, &found, &c);
+  if (o->json) {
+    json_t *root = mal_report_cabling_json(&c, command);
+    mal_page_put(page, "%s\n", mal_json_dump(a, root));
+    json_decref(root);
+  } else {
+    mal_report_cabling(page, d, &c, command);
+  }
+  return c.count ? MAL_NO : MAL_OK;
+}
+
 /* A design with an error in it is an answer: no. */
 static mal_status verdict(const mal_design *d) {
   for (int i = 0; i < d->n_findings; i++)
@@ -47,6 +93,7 @@ static mal_status run(mal_page *page, const options *o, const char *command, mal
   mal_status s = mal_design_make(a, &o->ask, d, e);
   if (s == MAL_OK && o->prices) s = mal_design_price(a, d, o->prices, e);
   if (s == MAL_OK && o->cabling) s = write_text(o->cabling, mal_design_cabling_csv(a, d), e);
+  if (s == MAL_OK && o->output) s = write_ask(a, o, command, e);
   if (s == MAL_OK && o->bom) s = write_text(o->bom, mal_design_parts_csv(a, d), e);
   if (s != MAL_OK) return s;
   if (o->json) {
@@ -70,11 +117,20 @@ int mal_cmd_design(int argc, char **argv) {
   mal_page_init(&page, &arena, mal_colour());
   mal_design_ask_default(&o.ask);
   const mal_option *table = all_options(&arena, &count);
-  mal_status s = mal_options_parse(table, count, argc, argv, &o, NULL, 0, NULL, &e);
+  const char *word[1] = {NULL};
+  mal_status s = mal_options_parse(table, count, argc, argv, &o, word, 1, NULL, &e);
+  if (s == MAL_OK && o.from) { /* the file first, then the flags again */
+    s = mal_options_read(&arena, o.from, mal_design_ask_options, ask_count(), &o.ask, &e);
+    if (s == MAL_OK) s = mal_options_parse(table, count, argc, argv, &o, word, 1, NULL, &e);
+  }
+  bool check = word[0] && strcmp(word[0], "check") == 0;
+  const char *command = mal_report_command(&arena, argc, argv);
   if (s == MAL_OK && o.help)
     mal_help_verb(&page, verb);
+  else if (s == MAL_OK && word[0] && !check)
+    s = mal_fail(&e, MAL_BAD, _("'%s' is nothing to design; give --nodes or --gpus, or check."), word[0]);
   else if (s == MAL_OK)
-    s = run(&page, &o, mal_report_command(&arena, argc, argv), &e);
+    s = check ? check_cables(&page, &o, command, &e) : run(&page, &o, command, &e);
   int code = mal_cli_finish(verb, &page, s, &e);
   mal_arena_free(&arena);
   return code;

@@ -89,6 +89,9 @@ static const char *const design_examples[] = {
     "malha design --single-node --node dgx-h100 --site ordinary-rack",
     N_("Sixteen nodes, and what growing to 64 re-cables"),
     "malha design --nodes 16 --node dgx-h100 --whole-units --grow 64",
+    N_("Is it cabled as designed?"),
+    "malha design --nodes 16 --node dgx-h100 -o cluster.yaml\n"
+    "malha design check --expected cluster.yaml --found ibnetdiscover.txt",
     NULL,
 };
 
@@ -140,12 +143,14 @@ const mal_verb mal_verbs[] = {
      catalog_sections, machines_examples},
     {"design", mal_cmd_design, N_("What must I buy, cable, power and cool?"),
      N_("a cluster: network, storage, racks, power, cooling, bill of materials"),
-     N_("--nodes N|--gpus N --node NAME [OPTION...]"),
+     N_("[check] --nodes N|--gpus N --node NAME [OPTION...]"),
      N_("Designs the cluster around so many nodes: switches and every cable, storage, racks and floor, power with its "
         "failures, cooling, and the bill of materials with the rule of each count.\n\n"
         "--site names racks, power and room: a name of catalog/sites or a YAML file. What contradicts is said: an "
         "error "
         "means that the design cannot be built as asked.\n\n"
+        "design check compares the cables of a design with what the network says of itself: missing, crossed, slow and "
+        "extra ones, by leaf and rail.\n\n"
         "Exit status: 0 it can be built; 1 it cannot; 2 bad usage or input; 3 a fault."),
      design_sections, design_examples},
 };

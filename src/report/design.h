@@ -1,6 +1,7 @@
 /* A cluster design for people and for programs. */
 #ifndef MAL_REPORT_DESIGN_H
 #define MAL_REPORT_DESIGN_H
+#include "design/compare.h"
 #include "design/design.h"
 #include "report/page.h"
 #include <jansson.h>
@@ -11,4 +12,7 @@ void mal_report_design(mal_page *p, const mal_design *d, const char *command);
 json_t *mal_report_design_json(const mal_design *d, const char *command);
 /* Values in use that nobody verified: "chassis.ru"; at most max are named, the count of all is returned. */
 int mal_design_unverified(mal_arena *a, const mal_design *d, const char **names, int max);
+
+void mal_report_cabling(mal_page *p, const mal_design *d, const mal_comparison *c, const char *command);
+json_t *mal_report_cabling_json(const mal_comparison *c, const char *command);
 #endif
