@@ -8,7 +8,7 @@
 
 typedef struct options {
   mal_design_ask ask; /* first: its table's offsets count from here */
-  const char *cabling, *bom, *prices, *output, *from;
+  const char *cabling, *bom, *html, *prices, *output, *from;
   const char *expected, *found, *names; /* of check */
   bool json, help;
 } options;
@@ -20,6 +20,7 @@ const mal_option mal_design_options[] = {
     {"from", 0, MAL_OPT_TEXT, AT(from), "FILE", NULL, NULL, N_("start from such a file; further options win")},
     {"cabling", 0, MAL_OPT_TEXT, AT(cabling), "FILE", NULL, NULL, N_("write every cable, from port to port, as CSV")},
     {"bom", 0, MAL_OPT_TEXT, AT(bom), "FILE", NULL, NULL, N_("write the bill of materials as CSV")},
+    {"html", 0, MAL_OPT_TEXT, AT(html), "FILE", NULL, NULL, N_("write one page with drawings and tables")},
     {"prices", 0, MAL_OPT_TEXT, AT(prices), "FILE", NULL, NULL, N_("prices: a CSV of part,price,currency,source")},
     {"expected", 0, MAL_OPT_TEXT, AT(expected), "FILE", NULL, NULL, N_("check: the cluster as designed (-o)")},
     {"found", 0, MAL_OPT_TEXT, AT(found), "FILE", NULL, NULL,
@@ -94,6 +95,7 @@ static mal_status run(mal_page *page, const options *o, const char *command, mal
   if (s == MAL_OK && o->prices) s = mal_design_price(a, d, o->prices, e);
   if (s == MAL_OK && o->cabling) s = write_text(o->cabling, mal_design_cabling_csv(a, d), e);
   if (s == MAL_OK && o->output) s = write_ask(a, o, command, e);
+  if (s == MAL_OK && o->html) s = write_text(o->html, mal_report_design_html(a, d, command), e);
   if (s == MAL_OK && o->bom) s = write_text(o->bom, mal_design_parts_csv(a, d), e);
   if (s != MAL_OK) return s;
   if (o->json) {

@@ -10,6 +10,8 @@ enum { MAL_DESIGN_VERSION = 1 }; /* of docs/schema/design.json */
 
 void mal_report_design(mal_page *p, const mal_design *d, const char *command);
 json_t *mal_report_design_json(const mal_design *d, const char *command);
+/* One self-contained page. */
+char *mal_report_design_html(mal_arena *a, const mal_design *d, const char *command);
 /* Values in use that nobody verified: "chassis.ru"; at most max are named, the count of all is returned. */
 int mal_design_unverified(mal_arena *a, const mal_design *d, const char **names, int max);
 
