@@ -68,8 +68,10 @@ static char *value_of(mal_arena *a, const mal_option *o, const void *at) {
   switch (o->kind) {
   case MAL_OPT_FLAG: return mal_copy(a, *(const bool *)at ? "true" : "false");
   case MAL_OPT_TEXT: return *(const char *const *)at ? quoted(a, *(const char *const *)at) : NULL;
-  case MAL_OPT_COUNT: return mal_print(a, "%lld", (long long)*(const int64_t *)at);
-  case MAL_OPT_NUMBER: return mal_print(a, "%.17g", *(const double *)at);
+  case MAL_OPT_COUNT:
+  case MAL_OPT_POSITIVE: return mal_print(a, "%lld", (long long)*(const int64_t *)at);
+  case MAL_OPT_NUMBER:
+  case MAL_OPT_AMOUNT:
   case MAL_OPT_QUANTITY: return mal_print(a, "%.17g", *(const double *)at);
   case MAL_OPT_CHOICE: break;
   }
@@ -82,8 +84,7 @@ char *mal_options_write(mal_arena *a, const mal_option *table, size_t count, con
   mal_write(&w, "%s", "");
   for (size_t i = 0; i < count; i++) {
     const char *x = value_of(a, &table[i], (const char *)from + table[i].offset);
-    const char *y = value_of(a, &table[i], (const char *)usual + table[i].offset);
-    if (x && (!y || strcmp(x, y) != 0)) mal_write(&w, "%s: %s\n", table[i].name, x);
+    if (x && !mal_option_same(&table[i], from, usual)) mal_write(&w, "%s: %s\n", table[i].name, x);
   }
   return w.text;
 }

@@ -195,7 +195,7 @@ void mal_draw_power(mal_writing *w, const mal_design *d) {
   mal_arena *a = w->arena;
   const mal_site *s = &d->site;
   int64_t feeds = s->feeds < 4 ? s->feeds : 4;
-  double height = 130 + (double)feeds * 74;
+  double height = 80 + (double)feeds * 74;
   mal_svg_begin(w, 960, height, "power, one-line");
   double middle = height / 2 - 27;
   stage(w, 10, middle - 50, "src", "utility", kw(a, d->peak.total_w * s->pue));
@@ -204,7 +204,7 @@ void mal_draw_power(mal_writing *w, const mal_design *d) {
   mal_svg_line(w, 160, middle + 77, 200, middle + 27, "wire");
   stage(w, 200, middle, "src", "UPS", mal_print(a, "%.0f kWh, %g min", d->ups_wh / 1e3, s->ups_minutes));
   for (int64_t f = 0; f < feeds; f++) {
-    double y = 50 + (double)f * 74;
+    double y = 20 + (double)f * 74;
     mal_svg_line(w, 350, middle + 27, 400, y + 27, "wire");
     stage(w, 400, y, "pdu", mal_print(a, "circuit %c", (char)('A' + f)),
           mal_print(a, "%g V %g A", s->volts, s->breaker_a));

@@ -1,5 +1,5 @@
 /* The design as JSON: docs/schema/design.json says what each key means. */
-#include "report/answer.h"
+#include "core/options_json.h"
 #include "report/design.h"
 #include <math.h>
 
@@ -182,7 +182,7 @@ json_t *mal_report_design_json(const mal_design *d, const char *command) {
   json_t *o = json_object(), *nodes = json_object();
   put_int(o, "version", MAL_DESIGN_VERSION);
   put_text(o, "command", command);
-  put(o, "ask", mal_report_options_json(mal_design_ask_options, mal_design_ask_option_count, &d->ask));
+  put(o, "ask", mal_options_json(mal_design_ask_options, mal_design_ask_option_count, &d->ask));
   put_text(nodes, "node", d->machine.node->name);
   put_int(nodes, "count", d->nodes);
   put_int(nodes, "spare", d->spares);

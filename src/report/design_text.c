@@ -11,8 +11,8 @@ static const char *gbs(double x) { return mal_show_rate(x, "B/s"); }
 static const char *count(int64_t n) { return mal_show_int(n); }
 
 /* "1 node", "2 nodes". */
-static const char *many(mal_arena *a, int64_t n, const char *one, const char *more) {
-  return mal_print(a, "%s %s", mal_show_int(n), n == 1 ? one : more);
+static const char *many(mal_arena *a, int64_t n, const char *words) {
+  return mal_print(a, "%s %s", mal_show_int(n), words);
 }
 
 static void put_line(mal_page *p, const char *text) {
@@ -25,7 +25,7 @@ static void title(mal_page *p, const char *text) { mal_page_styled(p, MAL_BOLD, 
 static void put_head(mal_page *p, const mal_design *d) {
   mal_arena *a = p->arena;
   int64_t gpus = d->nodes * d->machine.node->gpus;
-  mal_page_field(p, LABEL, _("cluster"), _("%s of %s, %s %s%s"), many(a, d->nodes, _("node"), _("nodes")),
+  mal_page_field(p, LABEL, _("cluster"), _("%s of %s, %s %s%s"), many(a, d->nodes, P_("node", "nodes", d->nodes)),
                  d->machine.node->title, count(gpus), d->machine.gpu->title,
                  d->spares ? mal_print(a, _("; %s of them spare"), count(d->spares)) : "");
   mal_page_field(p, LABEL, _("site"), "%s: %s", d->site.name, d->site.title);
@@ -49,13 +49,13 @@ static void network_row(mal_table *t, const char *name, const mal_network *n) {
 static const char *shape(mal_arena *a, const mal_network *n) {
   if (n->tiers == 1) return _("one switch");
   if (n->ask.topology == MAL_TOPOLOGY_DRAGONFLY)
-    return mal_print(a, _("dragonfly of %s of %lld switches"), many(a, n->groups, _("group"), _("groups")),
+    return mal_print(a, _("dragonfly of %s of %lld switches"), many(a, n->groups, P_("group", "groups", n->groups)),
                      (long long)n->routers);
   const char *tiers = n->tiers == 3 ? _("leaf, spine and core") : _("leaf and spine");
   if (n->ask.topology == MAL_TOPOLOGY_TREE) return mal_print(a, _("tree of %s"), tiers);
   return mal_print(a, _("%s, rails: %s of %lld nodes with %s each"), tiers,
-                   many(a, n->units, _("scalable unit"), _("scalable units")), (long long)n->unit_nodes,
-                   many(a, n->leaves_per_unit, _("leaf"), _("leaves")));
+                   many(a, n->units, P_("scalable unit", "scalable units", n->units)), (long long)n->unit_nodes,
+                   many(a, n->leaves_per_unit, P_("leaf", "leaves", n->leaves_per_unit)));
 }
 
 static void put_network(mal_page *p, const mal_design *d) {
@@ -79,7 +79,7 @@ static void put_network(mal_page *p, const mal_design *d) {
     mal_page_wrap(
         p, 0, 2,
         mal_print(a, _("  Grown to %s: %lld leaf, %lld spine, %lld core; %s of today's %s cables move, %s are new."),
-                  many(a, d->grown.ask.nodes, _("node"), _("nodes")), (long long)d->grown.leaves,
+                  many(a, d->grown.ask.nodes, P_("node", "nodes", d->grown.ask.nodes)), (long long)d->grown.leaves,
                   (long long)d->grown.spines, (long long)d->grown.cores, count(d->recabled),
                   count(d->compute.cables[0] + d->compute.cables[1] + d->compute.cables[2]),
                   count(d->grown.cables[0] + d->grown.cables[1] + d->grown.cables[2] - d->compute.cables[0] -
@@ -103,8 +103,9 @@ static void put_cables(mal_page *p, const mal_design *d) {
 static void put_storage(mal_page *p, const mal_design *d) {
   const mal_storage *s = &d->storage;
   title(p, _("Storage"));
-  put_line(p, mal_print(p->arena, _("%s: %s. Set by %s."), many(p->arena, s->servers, _("server"), _("servers")),
-                        s->server->title, _(s->because)));
+  put_line(p,
+           mal_print(p->arena, _("%s: %s. Set by %s."), many(p->arena, s->servers, P_("server", "servers", s->servers)),
+                     s->server->title, _(s->because)));
   mal_table t;
   mal_table_init(&t, p->arena, 2, "lrrw");
   mal_table_row(&t, MAL_DIM, "", _("needed"), _("given"), "");
@@ -146,14 +147,14 @@ static void put_racks(mal_page *p, const mal_design *d) {
   put_line(p, mal_print(a,
                         _("%s: %lld with %s of %lld nodes at most (%s sets that), %lld with switches, storage and "
                           "management; %s, %.0f m by %.0f m."),
-                        many(a, h->n_racks, _("rack"), _("racks")), (long long)h->node_racks,
+                        many(a, h->n_racks, P_("rack", "racks", h->n_racks)), (long long)h->node_racks,
                         h->node_racks == 1 ? _("nodes,") : _("nodes, each"), (long long)h->nodes_per_rack,
                         _(mal_limit_words[h->limit]), (long long)(h->n_racks - h->node_racks),
-                        many(a, h->rows, _("row"), _("rows")), h->width_m, h->depth_m));
+                        many(a, h->rows, P_("row", "rows", h->rows)), h->width_m, h->depth_m));
   put_line(p, mal_print(a,
                         _("%s of %g V, %g A in %s: %.1f kW each, redundancy %s. Fullest line with the worst failure: "
                           "%.1f A of %.1f A; phases differ by %.0f %%."),
-                        many(a, d->pdus, _("circuit"), _("circuits")), s->volts, s->breaker_a,
+                        many(a, d->pdus, P_("circuit", "circuits", d->pdus)), s->volts, s->breaker_a,
                         s->phases == 3 ? _("three phases") : _("one phase"), circuit / 1e3,
                         mal_redundancy_name[s->redundancy], d->worst.line_a, s->breaker_a * s->derating,
                         100 * d->worst.imbalance));

@@ -1,0 +1,71 @@
+#!/bin/sh
+# malha design: what a user sees; JSON by its schema; files; the check of cables; refusals.
+set -u
+: "${MALHA:?path of the command}"
+command -v python3 >/dev/null || exit 77
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+fail() { echo "FAIL: $*" >&2; failed=1; }
+# run CODE WORDS...: exit code, 80 columns
+run() {
+  want=$1
+  shift
+  "$MALHA" "$@" >"$work/out" 2>"$work/err"
+  code=$?
+  [ "$code" -eq "$want" ] || fail "malha $*: exit $code, not $want: $(cat "$work/err")"
+  awk 'length($0) > 80 { print; bad = 1 } END { exit bad }' "$work/err" >/dev/null || fail "malha $*: messages wider than 80"
+}
+has() { grep -q -- "$1" "$work/out" "$work/err" || fail "no '$1' in: $(head -5 "$work/out" "$work/err")"; }
+
+run 0 design --gpus 1016 --node dgx-h100 --ufm --cabling "$work/cables.csv" --bom "$work/bom.csv" --html "$work/d.html" -o "$work/cluster.yaml"
+has "32 *16 *0 *1,020 *1,024"
+python3 - "$work/out" <<'END' || fail "wider than 80"
+import sys
+sys.exit(any(len(line.rstrip("\n")) > 80 for line in open(sys.argv[1], encoding="utf-8")))
+END
+[ "$(grep -c ',compute,leaf-spine,' "$work/cables.csv")" -eq 1024 ] || fail "cables of the CSV"
+cp "$work/cables.csv" "$work/first.csv"
+run 0 design --from "$work/cluster.yaml" --cabling "$work/cables.csv"
+cmp -s "$work/first.csv" "$work/cables.csv" || fail "the same cluster has another cable list"
+for size in "--gpus 1016 --ufm" "--nodes 16 --grow 40 --whole-units" "--single-node" "--nodes 3 --topology tree --ethernet"; do
+  # shellcheck disable=SC2086
+  run 0 design --node dgx-h100 $size --json
+  python3 tests/cli_schema.py docs/schema/design.json <"$work/out" || fail "schema: $size"
+done
+python3 - "$work/d.html" <<'END' || fail "the page"
+import html.parser, re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+outside = re.findall(r'(?:src|href)\s*=', text)
+parser = html.parser.HTMLParser()
+parser.feed(text)
+sys.exit(bool(outside) or text.count("<svg") != 4 or text.count("<svg") != text.count("</svg>"))
+END
+printf 'part,price,currency\ndgx-h100,300000,USD\n' >"$work/prices.csv"
+run 0 design --nodes 4 --node dgx-h100 --prices "$work/prices.csv"
+has "1,200,000"
+printf 'part,price,currency\ndgx-h100,-3,USD\n' >"$work/prices.csv"
+run 2 design --nodes 4 --node dgx-h100 --prices "$work/prices.csv"
+has "prices.csv:2"
+run 2 design check --expected "$work/cluster.yaml"
+run 1 design check --expected "$work/cluster.yaml" --found tests/fuzz/corpus/design_found/ib.txt
+has "missing"
+run 2 design check --expected "$work/cluster.yaml" --found README.md
+run 2 design
+run 2 design --nodes 4
+run 2 design --nodes 4 --node dgx-h10
+has "dgx-h100"
+run 2 design --nodes -4 --node dgx-h100
+run 2 design --nodes 4 --node dgx-h100 --site nowhere
+run 2 design --nodes 4 --node dgx-h100 --oversubscription 0
+run 2 design --nodes 4 --node dgx-h100 --goodput 1.5
+run 2 design llama --nodes 4 --node dgx-h100
+printf 'volts: 480\n' >"$work/site.yaml"
+run 2 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
+printf 'breaker_a: 10\n' >"$work/site.yaml"
+run 1 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
+has "breaker_a"
+printf 'max_racks: 2\n' >"$work/site.yaml"
+run 1 design --nodes 64 --node dgx-h100 --site "$work/site.yaml"
+run 1 design --nodes 900000 --node dgx-h100 --switch qm8700
+exit "$failed"
