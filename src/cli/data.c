@@ -25,7 +25,7 @@ const mal_option mal_data_options[] = {
     {"tokenizer", 0, MAL_OPT_TEXT, AT(tokenizer), "NAME", NULL, NULL,
      N_("how text becomes tokens: bytes (default), each byte a token")},
     {"end-of-text", 0, MAL_OPT_COUNT, AT(end_id), "ID", NULL, NULL, N_("put this id after each file")},
-    {"vocabulary", 0, MAL_OPT_COUNT, AT(vocabulary), "N", NULL, NULL, N_("refuse ids that are not below N")},
+    {"vocabulary", 0, MAL_OPT_POSITIVE, AT(vocabulary), "N", NULL, NULL, N_("refuse ids that are not below N")},
     {"json", 0, MAL_OPT_FLAG, AT(json), NULL, NULL, NULL, N_("the same as JSON")},
     {"help", 'h', MAL_OPT_FLAG, AT(help), NULL, NULL, NULL, N_("this text")},
 };

@@ -22,6 +22,10 @@ static const mal_section validate_sections[] = {
     {N_("Options"), mal_validate_options, &mal_validate_option_count, false},
     {0},
 };
+static const mal_section data_sections[] = {
+    {N_("Options"), mal_data_options, &mal_data_option_count, false},
+    {0},
+};
 static const mal_section catalog_sections[] = {
     {N_("Options"), mal_catalog_options, &mal_catalog_option_count, false},
     {0},
@@ -61,6 +65,15 @@ static const char *const validate_examples[] = {
     "malha validate runs.csv --oom oom.csv",
     N_("One run: what was assumed, and its time by cause"),
     "malha validate runs.csv --explain R0001",
+    NULL,
+};
+static const char *const data_examples[] = {
+    N_("Text into tokens, a byte each"),
+    "malha data chapter1.txt chapter2.txt -o tokens.bin",
+    N_("What is in token files of Megatron-LM, nanoGPT or llm.c"),
+    "malha data corpus_text_document.idx train.bin",
+    N_("From one format to another"),
+    "malha data corpus_text_document.idx --to llm.c -o train.bin",
     NULL,
 };
 static const char *const models_examples[] = {
@@ -126,6 +139,15 @@ const mal_verb mal_verbs[] = {
         "not to fit. docs/validate.md lists the columns; --defaults says what takes the place of blanks.\n\n"
         "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
      validate_sections, validate_examples},
+    {"data", mal_cmd_data, N_("What do I train on?"), N_("make, convert and look at token files"),
+     N_("FILE... [-o FILE] [OPTION...]"),
+     N_("Reads token files of Megatron-LM (.bin with .idx), nanoGPT (.bin of 16-bit ids) and llm.c (.bin with a "
+        "header), "
+        "and any other file as bytes; says how many tokens are in each and the largest id. With -o writes all of them, "
+        "one after the other, as one token file.\n\n"
+        "Every id is read: what is cut, negative or not below --vocabulary is named with file and byte.\n\n"
+        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
+     data_sections, data_examples},
     {"models", mal_cmd_models, N_("Which models does it know, and what is in one?"), N_("list the models, or show one"),
      N_("[MODEL] [OPTION...]"),
      N_("Without MODEL lists the built-in models. With MODEL (a name, the path of a config.json, or a description) "

@@ -36,7 +36,7 @@ static mal_status llmc_header(const mal_bytes *bin, mal_token_file *f, mal_error
     int64_t magic, version;
     int width;
   } kinds[] = {{20240520, 1, 2}, {20240801, 7, 4}};
-  int64_t magic, version, tokens;
+  int64_t magic = 0, version = 0, tokens = 0;
   mal_status status = read_number(bin, 0, 4, &magic, e);
   if (!status) status = read_number(bin, 4, 4, &version, e);
   if (!status) status = read_number(bin, 8, 4, &tokens, e);
@@ -62,7 +62,7 @@ static mal_status llmc_header(const mal_bytes *bin, mal_token_file *f, mal_error
 }
 
 static bool begins_as_llmc(const mal_bytes *bin) {
-  int64_t magic;
+  int64_t magic = 0;
   mal_error ignored;
   if (bin->bytes < LLMC_HEADER_BYTES || read_number(bin, 0, 4, &magic, &ignored)) return false;
   return magic == 20240520 || magic == 20240801;
@@ -130,7 +130,7 @@ static mal_status check_sequences(const mal_bytes *index, int64_t sequences, int
 
 mal_status mal_tokens_index(const mal_bytes *index, int64_t bin_bytes, mal_token_file *f, mal_error *e) {
   char magic[9];
-  int64_t version, code, sequences, documents;
+  int64_t version = 0, code = 0, sequences = 0, documents = 0;
   if (index->bytes < 34)
     return mal_fail(e, MAL_BAD, _("%s: has %lld bytes, too few for an index. Was it cut?"), index->path,
                     (long long)index->bytes);

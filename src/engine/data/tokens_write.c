@@ -73,9 +73,9 @@ mal_status mal_tokens_put(mal_token_writer *w, const int64_t *ids, int64_t n, ma
       w->width_bytes == 4 && w->format == MAL_TOKENS_MEGATRON ? INT32_MAX : (UINT64_C(1) << 8 * w->width_bytes) - 1;
   for (int64_t i = 0; i < n; i++) {
     if ((uint64_t)ids[i] > most)
-      return mal_fail(e, MAL_BAD, _("%s: token %lld has the id %lld, and %s with %d bytes an id holds 0 to %lld."),
-                      w->path, (long long)w->tokens, (long long)ids[i], mal_token_format_name[w->format],
-                      w->width_bytes, (long long)most);
+      return mal_fail(e, MAL_BAD, _("%s: token %lld has the id %lld, and %s of %d-bit ids holds 0 to %lld."), w->path,
+                      (long long)w->tokens, (long long)ids[i], mal_token_format_name[w->format], 8 * w->width_bytes,
+                      (long long)most);
     put_number(w->buffer + w->used, (uint64_t)ids[i], w->width_bytes);
     w->used += w->width_bytes;
     w->tokens++;
