@@ -29,13 +29,10 @@ static const char llama_config[] =
 
 enum { STEPS = 20, BATCH = 8, SEQ = 40 };
 
-static mal_status read_tokens(void *context, int64_t index, int64_t from, int64_t n, int64_t *ids, mal_error *e) {
+static mal_status read_tokens(void *context, int64_t index, int64_t *ids, mal_error *e) {
   const mal_plan *plan = context;
   (void)e;
-  for (int64_t k = 0; k < n; k++) {
-    int64_t j = from + k;
-    ids[k] = (index * 31 + j * j * (index % 7 + 1) + j / 3) % plan->model.vocab;
-  }
+  for (int64_t j = 0; j <= SEQ; j++) ids[j] = (index * 31 + j * j * (index % 7 + 1) + j / 3) % plan->model.vocab;
   return MAL_OK;
 }
 
@@ -44,11 +41,11 @@ typedef struct result {
   mal_train_summary summary;
 } result;
 
-static bool note(void *context, const mal_train_step *s) {
+static void note(void *context, const mal_train_step *s, bool *leave) {
+  (void)leave;
   result *r = context;
   r->loss[s->step - 1] = s->loss;
   r->norm[s->step - 1] = s->grad_norm;
-  return true;
 }
 
 static mal_program *program_of(const char *config, const char *machine, const char *layout, int64_t batch) {
@@ -89,8 +86,7 @@ static void train(const mal_program *program, int64_t steps, result *r) {
                          .clip = 1,
                          .deadline_s = 60,
                          .oversubscribed = true,
-                         .report = note,
-                         .context = r};
+                         .hooks = {.context = r, .step = note}};
   assert_ok(mal_train_run(&arena, &q, &r->summary, &e), e);
 }
 

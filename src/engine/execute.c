@@ -219,10 +219,12 @@ static mal_status read_tokens(const run *x, mal_error *e) {
   int64_t *ids = (int64_t *)(void *)address(x, x->plan->tokens), seq = plan->job.seq, n = plan->layout.micro_batch;
   int64_t first = x->q->first_sequence + (x->r->dp_index * x->r->program->micro_batches + x->micro_batch) * n;
   bool labels = x->plan->block->block_class == MAL_B_HEAD;
-  mal_status status = MAL_OK;
-  for (int64_t k = 0; k < n && !status; k++)
-    status = x->q->source->read(x->q->source->context, first + k, labels, seq, ids + k * seq, e);
-  return status;
+  for (int64_t k = 0; k < n; k++) {
+    mal_status status = x->q->source->read(x->q->source->context, first + k, x->r->sequence, e);
+    if (status) return status;
+    memcpy(ids + k * seq, x->r->sequence + labels, (size_t)seq * sizeof *ids);
+  }
+  return MAL_OK;
 }
 
 static void enter(run *x, const mal_chunk_place *c, const mal_step *s) {
@@ -388,13 +390,45 @@ static mal_status one_entry(run *x, const mal_step *s, mal_error *e) {
   return run_list(&end, MAL_L_F, e);
 }
 
+/* --- evaluation ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The loss of the head's rows as forward left it: with the largest of all ranks apart, or log Σ e^x and the label's x. */
+static void add_loss(run *x) {
+  const mal_block *b = x->plan->block;
+  for (int i = 0; i < b->count[MAL_L_F]; i++) {
+    const mal_instruction *f = &b->list[MAL_L_F][i];
+    if (f->op != MAL_OP_CROSS_ENTROPY) continue;
+    const float *sums = (const float *)(const void *)address(x, f->out[0]);
+    int64_t rows = sizes(x, f)[0];
+    bool apart = f->in[2] != MAL_NO_BUFFER;
+    for (int64_t r = 0; r < rows; r++)
+      x->r->loss_sum += (apart ? (double)logf(sums[r]) : (double)sums[r]) - (double)sums[rows + r];
+  }
+}
+
+mal_status mal_rank_evaluate(mal_rank *r, const mal_step_request *q, mal_error *e) {
+  run x = {.r = r, .q = q, .work = r->work};
+  mal_status status = MAL_OK;
+  r->loss_sum = 0;
+  for (int64_t i = 0; i < r->n_steps && !status; i++) {
+    const mal_step *s = &r->steps[i];
+    if (s->op != MAL_S_F && s->op != MAL_S_SEND_F && s->op != MAL_S_RECV_F) continue;
+    status = one_entry(&x, s, e);
+    if (s->op != MAL_S_F || status) continue;
+    if (x.plan->block->block_class == MAL_B_HEAD) add_loss(&x);
+    leave_place(r, s, MAL_HOLD_F_TO_B), leave_place(r, s, MAL_HOLD_F_TO_W);
+  }
+  if (!status && r->sending != MAL_COMM_NONE) status = r->backend->wait(r->comm, r->sending, e);
+  r->sending = MAL_COMM_NONE;
+  return status;
+}
+
 mal_status mal_rank_step(mal_rank *r, const mal_step_request *q, mal_error *e) {
   run x = {.r = r, .q = q, .work = r->work};
   mal_status status = MAL_OK;
   r->flops = r->loss_sum = 0;
   r->instructions = 0;
   r->step = q->step;
-  for (int s = 0; s < MAL_STREAMS; s++) r->open[s].ticket = MAL_COMM_NONE;
   memset(r->grad, 0, (size_t)r->elements * sizeof *r->grad);
   for (int64_t i = 0; i < r->n_steps && !status; i++) status = one_entry(&x, &r->steps[i], e);
   if (!status && r->sending != MAL_COMM_NONE) status = r->backend->wait(r->comm, r->sending, e);

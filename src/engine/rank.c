@@ -275,6 +275,8 @@ mal_status mal_rank_open(mal_arena *a, const mal_rank_request *q, mal_rank *r, m
   r->stage = mal_rank_index(l, q->rank, MAL_AXIS_PP);
   r->stage_plan = &q->program->stages[r->stage];
   r->sending = MAL_COMM_NONE;
+  for (int s = 0; s < MAL_STREAMS; s++) r->open[s].ticket = MAL_COMM_NONE;
+  r->sequence = MAL_ARRAY(a, int64_t, plan->job.seq + 1);
   r->facts = (mal_rank_facts){.tokens = l->micro_batch * plan->job.seq,
                               .seq = plan->job.seq,
                               .tp_index = r->tp_index,

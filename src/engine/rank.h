@@ -89,6 +89,7 @@ typedef struct mal_rank {
   mal_comm_ticket sending;
   mal_message messages[MAL_MAX_INCOMING];
   double flops, loss_sum, grad_norm;
+  int64_t *sequence; /* tokens of one, seq + 1 */
   int64_t step, instructions;
   mal_timeline *timeline; /* NULL: not traced */
   double epoch_s;         /* its zero */
@@ -114,8 +115,8 @@ mal_members mal_rank_members(const mal_layout *l, int32_t rank, unsigned axes);
 
 /* What a step needs from outside, and what it gives. */
 typedef struct mal_tokens_source {
-  /* Tokens [from, from + n) of sequence `index` of the run's order; each has seq + 1. */
-  mal_status (*read)(void *context, int64_t index, int64_t from, int64_t n, int64_t *ids, mal_error *e);
+  /* The seq + 1 tokens of sequence `index` of the run's order. Any rank's thread may call. */
+  mal_status (*read)(void *context, int64_t index, int64_t *ids, mal_error *e);
   void *context;
 } mal_tokens_source;
 
@@ -129,6 +130,7 @@ typedef struct mal_step_request {
 
 /* One step. Afterwards r->loss_sum (Σ over this rank's rows, where it has the head), grad_norm, flops (of this step). */
 mal_status mal_rank_step(mal_rank *r, const mal_step_request *q, mal_error *e);
-/* Loss only: forward of n sequences from `first` on, in micro-batches; adds to loss_sum of the last stage's ranks. */
+/* Forward only: adds the loss of one global batch of `q` to r->loss_sum, which it clears first. */
+mal_status mal_rank_evaluate(mal_rank *r, const mal_step_request *q, mal_error *e);
 double mal_now_s(void);
 #endif

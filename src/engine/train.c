@@ -33,6 +33,8 @@ typedef struct member { /* one rank's thread */
   mal_error error;
 } member;
 
+enum { ORDER_STEP, ORDER_SAVE, ORDER_EVALUATE, ORDER_LEAVE };
+
 struct crew {
   const mal_train_request *q;
   const mal_tensors *tensors;
@@ -44,7 +46,7 @@ struct crew {
   pthread_cond_t changed;
   int arrived;  /* ranks that have done all up to the step under way */
   int64_t turn; /* counts what was ordered */
-  bool leave;
+  int kind;
   mal_step_request order;
   bool traced;
   double epoch_s;
@@ -54,9 +56,16 @@ static mal_status set_up(member *m, int32_t rank) {
   crew *c = m->crew;
   mal_rank_request request = {c->q->program, c->q->device, c->q->backend, c->world, rank, c->rope};
   mal_status status = mal_rank_open(&m->arena, &request, &m->rank, &m->error);
-  for (int32_t i = 0; i < m->rank.pieces.count && !status; i++)
+  if (status) return status;
+  const mal_train_hooks *hooks = &c->q->hooks;
+  if (hooks->restore && c->q->first_step > 0) {
+    mal_rank_state state;
+    mal_rank_state_of(&m->rank, &state);
+    return hooks->restore(hooks->context, &state, &m->error);
+  }
+  for (int32_t i = 0; i < m->rank.pieces.count; i++)
     mal_initial_values(&c->q->program->plan->model, c->tensors, c->q->seed, &m->rank.pieces.at[i], m->rank.param);
-  return status;
+  return MAL_OK;
 }
 
 static bool wait_for_order(crew *c, int64_t *seen) {
@@ -64,9 +73,21 @@ static bool wait_for_order(crew *c, int64_t *seen) {
   if (++c->arrived == c->ranks) pthread_cond_broadcast(&c->changed);
   while (c->turn == *seen) pthread_cond_wait(&c->changed, &c->mutex);
   *seen = c->turn;
-  bool go = !c->leave;
+  bool go = c->kind != ORDER_LEAVE;
   pthread_mutex_unlock(&c->mutex);
   return go;
+}
+
+static mal_status obey(member *m) {
+  crew *c = m->crew;
+  mal_rank_state state;
+  switch (c->kind) {
+  case ORDER_STEP: return mal_rank_step(&m->rank, &c->order, &m->error);
+  case ORDER_EVALUATE: return mal_rank_evaluate(&m->rank, &c->order, &m->error);
+  default: break;
+  }
+  mal_rank_state_of(&m->rank, &state);
+  return c->q->hooks.save(c->q->hooks.context, &state, c->order.step, &m->error);
 }
 
 static void *serve(void *context) {
@@ -78,7 +99,7 @@ static void *serve(void *context) {
   while (wait_for_order(c, &seen)) {
     m->rank.epoch_s = c->epoch_s;
     m->rank.timeline = c->traced ? &m->timeline : NULL;
-    m->status = mal_rank_step(&m->rank, &c->order, &m->error);
+    m->status = obey(m);
     if (m->status) c->q->backend->abort(c->world, rank, m->error.text);
   }
   return NULL;
@@ -97,10 +118,10 @@ static mal_status gather(crew *c, mal_error *e) {
   return MAL_OK;
 }
 
-static void give_order(crew *c, bool leave) {
+static void give_order(crew *c, int kind) {
   pthread_mutex_lock(&c->mutex);
   c->arrived = 0;
-  c->leave = leave;
+  c->kind = kind;
   c->turn++;
   pthread_cond_broadcast(&c->changed);
   pthread_mutex_unlock(&c->mutex);
@@ -171,6 +192,10 @@ static void sum_up(crew *c, int64_t steps, double *times, mal_train_summary *s) 
 
 /* --- the loop --------------------------------------------------------------------------------------------------------------------- */
 
+static int64_t sequence_after(const mal_train_request *q, int64_t step) {
+  return q->first_sequence + (step - q->first_step) * q->program->plan->job.global_batch;
+}
+
 static mal_step_request order_of(const mal_train_request *q, int64_t step) {
   mal_adamw adamw = {.lr = (float)mal_rate_at(&q->rate, step),
                      .beta1 = (float)q->beta1,
@@ -180,24 +205,29 @@ static mal_step_request order_of(const mal_train_request *q, int64_t step) {
                      .correction1 = (float)(1 - pow(q->beta1, (double)step + 1)),
                      .correction2 = (float)(1 - pow(q->beta2, (double)step + 1))};
   return (mal_step_request){.step = step,
-                            .first_sequence = step * q->program->plan->job.global_batch,
+                            .first_sequence = sequence_after(q, step),
                             .source = q->source,
                             .adamw = adamw,
                             .clip = (float)q->clip};
 }
 
-static mal_status one_step(crew *c, int64_t step, mal_train_step *now, mal_error *e) {
-  const mal_job *job = &c->q->program->plan->job;
-  double tokens = (double)(job->global_batch * job->seq), loss = 0, from = mal_now_s();
-  c->order = order_of(c->q, step);
-  c->traced = c->q->timeline && step + 1 == c->q->steps;
-  give_order(c, false);
-  mal_status status = gather(c, e);
-  if (status) return status;
+static double gathered_loss(const crew *c) {
+  double loss = 0;
   for (int i = 0; i < c->ranks; i++) /* tensor-parallel ranks have the same rows */
     if (c->members[i].rank.tp_index == 0) loss += c->members[i].rank.loss_sum;
+  return loss;
+}
+
+static mal_status one_step(crew *c, int64_t step, mal_train_step *now, mal_error *e) {
+  const mal_job *job = &c->q->program->plan->job;
+  double tokens = (double)(job->global_batch * job->seq), from = mal_now_s();
+  c->order = order_of(c->q, step);
+  c->traced = c->q->timeline && step + 1 == c->q->steps;
+  give_order(c, ORDER_STEP);
+  mal_status status = gather(c, e);
+  if (status) return status;
   *now = (mal_train_step){.step = step + 1,
-                          .loss = loss / tokens,
+                          .loss = gathered_loss(c) / tokens,
                           .grad_norm = c->members[0].rank.grad_norm,
                           .lr = (double)c->order.adamw.lr,
                           .step_s = mal_now_s() - from};
@@ -207,18 +237,51 @@ static mal_status one_step(crew *c, int64_t step, mal_train_step *now, mal_error
                   (long long)step + 1, isfinite(now->loss) ? _("gradient norm") : _("loss"));
 }
 
-static mal_status train(crew *c, mal_train_summary *s, double *times, mal_error *e) {
+static mal_status save(crew *c, int64_t step, mal_error *e) {
+  const mal_train_hooks *h = &c->q->hooks;
+  if (!h->save) return MAL_OK;
+  c->order.step = step;
+  give_order(c, ORDER_SAVE);
   mal_status status = gather(c, e);
-  int64_t step = 0;
-  for (bool go = true; step < c->q->steps && go && !status; step++) {
-    mal_train_step now;
-    status = one_step(c, step, &now, e);
-    if (status) break;
-    times[step] = now.step_s;
-    s->loss = now.loss;
-    if (c->q->report) go = c->q->report(c->q->context, &now);
+  return status || !h->saved ? status : h->saved(h->context, step, sequence_after(c->q, step), e);
+}
+
+static mal_status evaluate(crew *c, int64_t step, mal_train_summary *s, mal_error *e) {
+  const mal_train_request *q = c->q;
+  const mal_job *job = &q->program->plan->job;
+  double loss = 0;
+  if (!q->evaluation) return MAL_OK;
+  c->traced = false;
+  for (int64_t k = 0; k < q->evaluation_batches; k++) {
+    c->order = (mal_step_request){.step = step, .first_sequence = k * job->global_batch, .source = q->evaluation};
+    give_order(c, ORDER_EVALUATE);
+    mal_status status = gather(c, e);
+    if (status) return status;
+    loss += gathered_loss(c);
   }
-  if (!status) sum_up(c, step, times, s);
+  s->evaluation_loss = loss / (double)(q->evaluation_batches * job->global_batch * job->seq);
+  if (q->hooks.evaluated) q->hooks.evaluated(q->hooks.context, step, s->evaluation_loss);
+  return MAL_OK;
+}
+
+static bool is_due(int64_t every, int64_t step, bool last) { return last || (every > 0 && step % every == 0); }
+
+static mal_status train(crew *c, mal_train_summary *s, double *times, mal_error *e) {
+  const mal_train_request *q = c->q;
+  mal_status status = gather(c, e);
+  int64_t step = q->first_step, done = 0;
+  for (bool leave = false; step < q->steps && !leave && !status;) {
+    mal_train_step now;
+    if ((status = one_step(c, step, &now, e)) != MAL_OK) break;
+    times[done++] = now.step_s;
+    s->loss = now.loss;
+    step++;
+    if (q->hooks.step) q->hooks.step(q->hooks.context, &now, &leave);
+    bool last = leave || step == q->steps;
+    if (is_due(q->evaluate_every, step, last && !leave)) status = evaluate(c, step, s, e);
+    if (!status && is_due(q->save_every, step, last)) status = save(c, step, e);
+  }
+  if (!status) sum_up(c, done, times, s);
   return status;
 }
 
@@ -231,7 +294,7 @@ static void collect_timeline(crew *c) {
 mal_status mal_train_run(mal_arena *a, const mal_train_request *q, mal_train_summary *s, mal_error *e) {
   const mal_plan *plan = q->program->plan;
   mal_tensors tensors;
-  *s = (mal_train_summary){0};
+  *s = (mal_train_summary){.evaluation_loss = (double)NAN};
   mal_status status = mal_engine_check(plan, e);
   if (status) return status;
   crew c = {.q = q,
@@ -246,7 +309,7 @@ mal_status mal_train_run(mal_arena *a, const mal_train_request *q, mal_train_sum
   pthread_mutex_init(&c.mutex, NULL);
   pthread_cond_init(&c.changed, NULL);
   c.members = MAL_ARRAY(a, member, c.ranks);
-  double *times = MAL_ARRAY(a, double, q->steps + 1);
+  double *times = MAL_ARRAY(a, double, q->steps - q->first_step + 1);
   int started = 0;
   for (; started < c.ranks && !status; started++) {
     member *m = &c.members[started];
@@ -260,7 +323,7 @@ mal_status mal_train_run(mal_arena *a, const mal_train_request *q, mal_train_sum
   }
   c.ranks = started;
   if (!status) status = train(&c, s, times, e);
-  give_order(&c, true);
+  give_order(&c, ORDER_LEAVE);
   for (int i = 0; i < started; i++) pthread_join(c.members[i].thread, NULL);
   if (!status) collect_timeline(&c);
   for (int i = 0; i < started; i++) {

@@ -24,28 +24,42 @@ typedef struct mal_train_step {
   double loss, grad_norm, lr, step_s, tokens_per_s;
 } mal_train_step;
 
-/* Returns whether to go on. */
-typedef bool mal_train_report(void *context, const mal_train_step *s);
+/* What surrounds the loop. Any may be NULL. `leave` set to true ends the run after this step. */
+typedef struct mal_train_hooks {
+  void *context;
+  void (*step)(void *context, const mal_train_step *s, bool *leave);
+  /* Loss of the evaluation data after a step. */
+  void (*evaluated)(void *context, int64_t step, double loss);
+  /* In the thread of each rank: before the first step, in place of initial values; after a step that is to be kept. */
+  mal_status (*restore)(void *context, const mal_rank_state *s, mal_error *e);
+  mal_status (*save)(void *context, const mal_rank_state *s, int64_t step, mal_error *e);
+  /* When all ranks have saved. sequences: the data's position, the next sequence to be read. */
+  mal_status (*saved)(void *context, int64_t step, int64_t sequences, mal_error *e);
+} mal_train_hooks;
 
 typedef struct mal_train_request {
   const mal_program *program; /* lowered with the profile malha */
   const mal_device *device;
   const mal_comm_backend *backend;
   const mal_tokens_source *source;
-  int64_t steps;
+  int64_t first_step, steps; /* steps done before this run, 0 at the start; to be done altogether */
+  int64_t first_sequence;    /* of the data's order, to be read next */
   uint64_t seed;
   mal_rate rate;
   double beta1, beta2, eps, weight_decay, clip, deadline_s; /* deadline_s: of one collective; 0 none */
   bool oversubscribed;                                      /* more ranks than cores */
-  mal_train_report *report;
-  void *context;
-  mal_timeline *timeline; /* the last step goes here; NULL: not wanted */
+  mal_train_hooks hooks;
+  int64_t save_every, evaluate_every;  /* steps; 0: at the end only */
+  const mal_tokens_source *evaluation; /* NULL: none */
+  int64_t evaluation_batches;          /* of the global batch's size */
+  mal_timeline *timeline;              /* the last step goes here; NULL: not wanted */
 } mal_train_request;
 
 /* Of one step, Σ over ranks unless it says otherwise. */
 typedef struct mal_train_summary {
   int64_t steps;
-  double loss; /* of the last step */
+  double loss;            /* of the last step */
+  double evaluation_loss; /* NAN: none */
   double planned_flops, flops;
   int64_t planned_memory_bytes, memory_bytes;            /* arenas of all ranks */
   int64_t resident_bytes;                                /* of the process at its most */

@@ -3,6 +3,7 @@
 #include "core/file.h"
 #include "core/suggest.h"
 #include "machine/hardware.h"
+#include "machine/here.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -174,12 +175,16 @@ mal_status mal_machine_load(mal_arena *a, const char *spec, mal_machine *m, mal_
   if (strlen(spec) > SPEC_MAX) return mal_fail(e, MAL_BAD, _("machine: the name is longer than %d bytes."), SPEC_MAX);
   mal_status s = split_spec(spec, counts, &n, &name, e);
   if (s != MAL_OK) return s;
+  bool here = strcmp(name, "here") == 0;
+  if (here && n == 2) return mal_fail(e, MAL_BAD, _("machine '%s': here is one computer; write 8xhere."), spec);
+  if (here) name = "cpu";
   const char *folder = folder_of(a, name);
   if (!folder) return unknown_name(a, spec, name, e);
   bool is_gpu = strcmp(folder, "gpus") == 0;
   s = is_gpu ? load_gpu_spec(a, name, m, e) : load_node_spec(a, name, m, e);
   if (s == MAL_OK) s = mal_fabric_load(a, NULL, &m->fabric, e);
   if (s == MAL_OK) s = is_gpu ? count_gpus(spec, counts, n, m, e) : count_nodes(spec, counts, n, m, e);
+  if (s == MAL_OK && here) mal_here_describe(a, m, n ? counts[0] : mal_here_cores());
   return s == MAL_OK ? finish(m, e) : s;
 }
 

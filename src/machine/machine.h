@@ -87,7 +87,7 @@ typedef struct mal_machine {
 
 static inline int64_t mal_machine_gpus(const mal_machine *m) { return m->nodes * m->gpus_per_node; }
 
-/* spec: "8xh100-sxm", "16x8xh100-sxm", "8xa100-80-sxm", "4xrtx4090", a node's name ("dgx-h100", "4xdgx-h100"), a YAML file.
+/* spec: "8xh100-sxm", "16x8xh100-sxm", "8xa100-80-sxm", "4xrtx4090", a node's name ("dgx-h100", "4xdgx-h100"), a YAML file, "here" or "8xhere" (this computer: here.h).
  * GPU names have aliases ("h100-sxm" = "h100-80-sxm"). When a GPU rather than a node is named, its default node is taken
  * (8 SXM GPUs: the HGX/DGX of that GPU; PCIe cards: a generic server) and machine->node->title says so. */
 mal_status mal_machine_load(mal_arena *a, const char *spec, mal_machine *m, mal_error *e);
