@@ -57,7 +57,6 @@ static void check_stage(const tables *t, int64_t stage) {
     assert_true(s->chunk < t->chunks && s->micro_batch < t->micro_batches);
     assert_true(goes_through(t, s->chunk, s->micro_batch));
     assert_true(s->slot < slots[s->chunk]);
-    assert_int_equal(s->direction, t->layout.schedule == MAL_DUALPIPE && s->chunk);
     assert_int_equal(seen[at * MAL_STEP_OPS + s->op]++, 0);
     int64_t *slot = &held[s->chunk * t->micro_batches + s->slot];
     if (s->op == MAL_S_F) {

@@ -162,3 +162,21 @@ mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, 
 mal_status mal_inputs_plan(mal_arena *a, const mal_inputs *in, int i, mal_plan *plan, mal_error *e) {
   return mal_plan_make(a, in->model, in->machines[i], in->profile ? in->profile : "", &in->job, &in->layout, plan, e);
 }
+
+int mal_inputs_main(const mal_option *own, int own_count, int argc, char **argv, mal_inputs_run *run) {
+  const mal_verb *verb = mal_verb_named(argv[0]);
+  mal_arena arena;
+  mal_error e = {0};
+  mal_inputs in;
+  mal_page page;
+  mal_arena_init(&arena);
+  mal_page_init(&page, &arena, mal_colour());
+  mal_status status = mal_inputs_parse(&arena, own, own_count, argc, argv, &in, &e);
+  if (!status && in.help)
+    mal_help_verb(&page, verb);
+  else if (!status)
+    status = run(&arena, &in, argc, argv, &page, &e);
+  int code = mal_cli_finish(verb, &page, status, &e);
+  mal_arena_free(&arena);
+  return code;
+}

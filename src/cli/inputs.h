@@ -21,6 +21,12 @@ mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, 
 /* The plan on machine i of in->machines. */
 mal_status mal_inputs_plan(mal_arena *a, const mal_inputs *in, int i, mal_plan *plan, mal_error *e);
 
+/* What is the same in every verb with such inputs: options read, help shown, `run` called, the page printed. Returns the exit
+ * code. `run` may be called without a layout (has_layout). */
+typedef mal_status mal_inputs_run(mal_arena *a, const mal_inputs *in, int argc, char **argv, mal_page *page,
+                                  mal_error *e);
+int mal_inputs_main(const mal_option *own, int own_count, int argc, char **argv, mal_inputs_run *run);
+
 /* No layout was given: fails with a layout to start from on the first machine, tried before it is said. */
 mal_status mal_first_layout(mal_arena *a, const mal_inputs *in, const char *verb, mal_error *e);
 #endif

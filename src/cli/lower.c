@@ -10,7 +10,9 @@ const mal_option mal_lower_options[] = {
 };
 const int mal_lower_option_count = sizeof mal_lower_options / sizeof *mal_lower_options;
 
-static mal_status run(mal_arena *a, const mal_inputs *in, mal_page *page, mal_error *e) {
+static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv, mal_page *page, mal_error *e) {
+  (void)argc;
+  if (!in->has_layout) return mal_first_layout(a, in, argv[0], e);
   mal_plan *plan = MAL_NEW(a, mal_plan);
   mal_program *program = MAL_NEW(a, mal_program);
   if (in->n_machines > 1) return mal_fail(e, MAL_BAD, _("One machine at a time: --on names %d."), in->n_machines);
@@ -35,21 +37,5 @@ static mal_status run(mal_arena *a, const mal_inputs *in, mal_page *page, mal_er
 }
 
 int mal_cmd_lower(int argc, char **argv) {
-  const mal_verb *verb = mal_verb_named("lower");
-  mal_arena arena;
-  mal_error e = {0};
-  mal_inputs in;
-  mal_page page;
-  mal_arena_init(&arena);
-  mal_page_init(&page, &arena, mal_colour());
-  mal_status status = mal_inputs_parse(&arena, mal_lower_options, mal_lower_option_count, argc, argv, &in, &e);
-  if (!status && in.help)
-    mal_help_verb(&page, verb);
-  else if (!status && !in.has_layout)
-    status = mal_first_layout(&arena, &in, verb->name, &e);
-  else if (!status)
-    status = run(&arena, &in, &page, &e);
-  int code = mal_cli_finish(verb, &page, status, &e);
-  mal_arena_free(&arena);
-  return code;
+  return mal_inputs_main(mal_lower_options, mal_lower_option_count, argc, argv, run);
 }

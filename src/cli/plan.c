@@ -61,6 +61,7 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
   int n = in->n_machines;
   mal_answer *answers = MAL_ARRAY(a, mal_answer, n);
   mal_status status = MAL_OK;
+  if (!in->has_layout) return mal_first_layout(a, in, argv[0], e);
   if (n > 1 && (in->output || in->trace))
     return mal_fail(e, MAL_BAD, _("-o and --trace take one machine; --on names %d."), n);
   if (in->output && in->trace && strcmp(in->output, in->trace) == 0)
@@ -84,21 +85,5 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
 }
 
 int mal_cmd_plan(int argc, char **argv) {
-  const mal_verb *verb = mal_verb_named("plan");
-  mal_arena arena;
-  mal_error e = {0};
-  mal_inputs in;
-  mal_page page;
-  mal_arena_init(&arena);
-  mal_page_init(&page, &arena, mal_colour());
-  mal_status status = mal_inputs_parse(&arena, mal_plan_options, mal_plan_option_count, argc, argv, &in, &e);
-  if (!status && in.help)
-    mal_help_verb(&page, verb);
-  else if (!status && !in.has_layout)
-    status = mal_first_layout(&arena, &in, verb->name, &e);
-  else if (!status)
-    status = run(&arena, &in, argc, argv, &page, &e);
-  int code = mal_cli_finish(verb, &page, status, &e);
-  mal_arena_free(&arena);
-  return code;
+  return mal_inputs_main(mal_plan_options, mal_plan_option_count, argc, argv, run);
 }

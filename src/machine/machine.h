@@ -54,6 +54,8 @@ typedef struct mal_gpu {
   } cal;
 } mal_gpu;
 
+/* Of a GPU l2_bytes and nvlink_links, of a node sockets and cores are facts that malha machines shows: nothing is priced
+ * from them. */
 typedef struct mal_node {
   char *name, *title, *gpu; /* gpu: catalogue name of its GPU */
   int64_t gpus;

@@ -113,7 +113,8 @@ typedef struct mal_outer_names {
 } mal_outer_names;
 void mal_add_outer(mal_reader *r, const mal_outer_names *n);
 
-/* LLaMA's names, which most later families keep. */
+/* LLaMA's names, and the start of its block (gated, rotary, RMSNorm), which most later families keep. */
+mal_layer_kind mal_llama_start(mal_reader *r, const mal_basics *d, double norm_eps, double rope_theta);
 extern const mal_layer_names mal_llama_layer;
 extern const mal_outer_names mal_llama_outer;
 

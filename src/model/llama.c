@@ -22,11 +22,11 @@ const mal_layer_names mal_llama_layer = {
 
 const mal_outer_names mal_llama_outer = {.embed = "model.embed_tokens", .final_norm = "model.norm", .head = "lm_head"};
 
-static mal_layer_kind start(mal_reader *r, const mal_basics *d, double rope_theta) {
+mal_layer_kind mal_llama_start(mal_reader *r, const mal_basics *d, double norm_eps, double rope_theta) {
   mal_layer_kind k = mal_read_basics(r, d);
   k.gated = true;
   k.rope_theta = mal_key_rope_theta(r, rope_theta);
-  mal_read_norm(r, &k, MAL_RMSNORM, "rms_norm_eps", 1e-6);
+  mal_read_norm(r, &k, MAL_RMSNORM, "rms_norm_eps", norm_eps);
   r->m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", false);
   return k;
 }
@@ -39,7 +39,7 @@ static void read_llama(mal_reader *r) {
                                       .heads = 32,
                                       .positions = 2048,
                                       .activation = MAL_SILU};
-  mal_layer_kind k = start(r, &defaults, 10000);
+  mal_layer_kind k = mal_llama_start(r, &defaults, 1e-6, 10000);
   k.qkv_bias = k.out_bias = mal_key_bool(r, "attention_bias", false);
   k.mlp_bias = mal_key_bool(r, "mlp_bias", false);
   mal_add_layers(r, &mal_llama_layer, &k, 1, NULL);
@@ -55,7 +55,7 @@ static void read_mistral(mal_reader *r) {
                                       .kv_heads = 8,
                                       .positions = 4096 * 32,
                                       .activation = MAL_SILU};
-  mal_layer_kind k = start(r, &defaults, 10000);
+  mal_layer_kind k = mal_llama_start(r, &defaults, 1e-6, 10000);
   k.window = mal_key(r, "sliding_window", 1, MAL_MAX_POSITIONS, mal_is_null(r, "sliding_window") ? 0 : 4096);
   mal_add_layers(r, &mal_llama_layer, &k, 1, NULL);
   mal_add_outer(r, &mal_llama_outer);
@@ -82,7 +82,7 @@ static void read_qwen2(mal_reader *r) {
                                       .kv_heads = 32,
                                       .positions = 32768,
                                       .activation = MAL_SILU};
-  mal_layer_kind k = start(r, &defaults, 10000);
+  mal_layer_kind k = mal_llama_start(r, &defaults, 1e-6, 10000);
   k.qkv_bias = true;
   add_qwen_layers(r, &k);
 }
@@ -97,7 +97,7 @@ static void read_qwen3(mal_reader *r) {
                                       .head_dim = 128,
                                       .positions = 32768,
                                       .activation = MAL_SILU};
-  mal_layer_kind k = start(r, &defaults, 10000);
+  mal_layer_kind k = mal_llama_start(r, &defaults, 1e-6, 10000);
   k.qkv_bias = k.out_bias = mal_key_bool(r, "attention_bias", false);
   k.qk_norm = true;
   add_qwen_layers(r, &k);

@@ -2,15 +2,6 @@
  * Defaults: configuration_mixtral.py, _qwen2_moe.py, _qwen3_moe.py of transformers. */
 #include "model/family.h"
 
-static mal_layer_kind start(mal_reader *r, const mal_basics *d, double norm_eps, double rope_theta) {
-  mal_layer_kind k = mal_read_basics(r, d);
-  k.gated = true;
-  k.rope_theta = mal_key_rope_theta(r, rope_theta);
-  mal_read_norm(r, &k, MAL_RMSNORM, "rms_norm_eps", norm_eps);
-  r->m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", false);
-  return k;
-}
-
 static void read_mixtral(mal_reader *r) {
   static const mal_basics defaults = {.vocab = 32000,
                                       .hidden = 4096,
@@ -25,7 +16,7 @@ static void read_mixtral(mal_reader *r) {
   names.expert_gate = "block_sparse_moe.experts.{e}.w1";
   names.expert_up = "block_sparse_moe.experts.{e}.w3";
   names.expert_down = "block_sparse_moe.experts.{e}.w2";
-  mal_layer_kind k = start(r, &defaults, 1e-5, 1e6);
+  mal_layer_kind k = mal_llama_start(r, &defaults, 1e-5, 1e6);
   k.mlp = MAL_MLP_MOE;
   k.experts = mal_key(r, "num_local_experts", 1, MAL_MAX_EXPERTS, 8);
   k.top_k = mal_key(r, "num_experts_per_tok", 1, MAL_MAX_EXPERTS, 2);
@@ -91,7 +82,7 @@ static void read_qwen2_moe(mal_reader *r) {
   names.shared_up = "mlp.shared_expert.up_proj";
   names.shared_down = "mlp.shared_expert.down_proj";
   names.shared_mix = "mlp.shared_expert_gate";
-  mal_layer_kind k = start(r, &defaults, 1e-6, 10000);
+  mal_layer_kind k = mal_llama_start(r, &defaults, 1e-6, 10000);
   k.qkv_bias = mal_key_bool(r, "qkv_bias", true);
   k.experts = mal_key(r, "num_experts", 1, MAL_MAX_EXPERTS, 60);
   k.top_k = mal_key(r, "num_experts_per_tok", 1, MAL_MAX_EXPERTS, 4);
@@ -109,7 +100,7 @@ static void read_qwen3_moe(mal_reader *r) {
                                       .kv_heads = 4,
                                       .positions = 32768,
                                       .activation = MAL_SILU};
-  mal_layer_kind k = start(r, &defaults, 1e-6, 10000);
+  mal_layer_kind k = mal_llama_start(r, &defaults, 1e-6, 10000);
   k.qkv_bias = k.out_bias = mal_key_bool(r, "attention_bias", false);
   k.qk_norm = true;
   k.experts = mal_key(r, mal_either(r, "num_experts", "num_local_experts"), 1, MAL_MAX_EXPERTS, 128);

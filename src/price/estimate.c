@@ -12,8 +12,8 @@ typedef struct interval_row {
   const char *name;
   double half_width;
 } interval_row;
-static const interval_row dense_class = {"dense", 0.17}, moe_class = {"mixture of experts", 0.26},
-                          host_class = {"host-bound", 0.45}; /* .34 to .56 in two variants of the model */
+static const interval_row dense_class = {N_("dense"), 0.17}, moe_class = {N_("mixture of experts"), 0.26},
+                          host_class = {N_("host-bound"), 0.45}; /* .34 to .56 in two variants of the model */
 static const double host_bound = 0.7; /* host over GPU time from which the host's speed decides */
 
 static void set_memory(const mal_program *p, mal_estimate *out) {
@@ -106,7 +106,7 @@ static char *why_not(mal_arena *a, const mal_estimate *e, int64_t pp) {
   if (e->total_bytes > e->limit_bytes) {
     const char *who = pp > 1 ? mal_print(a, _("stage %d of %lld"), e->worst_stage + 1, (long long)pp) : _("every GPU");
     return mal_print(a, _("%s needs %.1f GiB of %.1f GiB; the largest part is %s, %.1f GiB"), who,
-                     (double)e->total_bytes / 0x1p30, (double)e->limit_bytes / 0x1p30, mal_memory_name[cause],
+                     (double)e->total_bytes / 0x1p30, (double)e->limit_bytes / 0x1p30, _(mal_memory_name[cause]),
                      (double)most / 0x1p30);
   }
   return mal_copy(a, e->host_fits ? _("what is offloaded is larger than the node's drives")

@@ -61,8 +61,9 @@ const char *const mal_time_name[] = {
     "optimizer",        "offload",         "data",          "checkpoint", "jitter",
 };
 const char *const mal_memory_name[] = {
-    "weights",          "gradients",        "master weights", "optimizer states", "activations", "logits",
-    "gathered weights", "gradient buckets", "workspace",      "communicators",    "context",     "fragmentation",
+    N_("weights"),     N_("gradients"),     N_("master weights"),   N_("optimizer states"),
+    N_("activations"), N_("logits"),        N_("gathered weights"), N_("gradient buckets"),
+    N_("workspace"),   N_("communicators"), N_("context"),          N_("fragmentation"),
 };
 static_assert(sizeof mal_collective_name / sizeof *mal_collective_name == MAL_COLLECTIVES, "a name for each");
 static_assert(sizeof mal_stream_name / sizeof *mal_stream_name == MAL_STREAMS, "a name for each");

@@ -23,7 +23,7 @@ typedef enum mal_step_op {
  * its own placement). R runs inside B/BW, layer by layer; GATHER and REDUCE of a ZeRO-3 unit run around its lists with
  * `prefetch` units ahead. slot: which stash slot of the chunk the micro-batch uses. */
 typedef struct mal_step {
-  uint8_t op, chunk, direction; /* direction 1: DualPipe's second stream of micro-batches */
+  uint8_t op, chunk; /* DualPipe's second stream of micro-batches is chunk 1 */
   uint32_t micro_batch, slot;
 } mal_step;
 

@@ -95,10 +95,7 @@ static int by_key(const void *a, const void *b) {
 
 static uint32_t *slot_of(builder *b, int64_t chunk, int64_t m) { return b->slot + chunk * b->p->micro_batches + m; }
 
-static void put(builder *b, mal_step step) {
-  step.direction = b->p->kind == MAL_DUALPIPE && step.chunk;
-  b->steps[b->count++] = step;
-}
+static void put(builder *b, mal_step step) { b->steps[b->count++] = step; }
 
 static void put_messages_before(builder *b, int64_t key) {
   while (b->next < b->n_messages && b->messages[b->next].key < key) {

@@ -183,7 +183,7 @@ bool mal_report_validation_row(mal_page *p, const mal_validation *v, const char 
                    100 * j->time_s[c] / j->predicted_s);
   for (int c = 0; c < MAL_MEM_CAUSES; c++)
     if (j->memory_bytes[c] > 0)
-      mal_page_put(p, "  %-20s %s\n", mal_memory_name[c], mal_show_bytes((double)j->memory_bytes[c]));
+      mal_page_put(p, "  %-20s %s\n", _(mal_memory_name[c]), mal_show_bytes((double)j->memory_bytes[c]));
   return true;
 }
 
