@@ -31,6 +31,12 @@ done
 for verb in plan lower validate data models machines; do
   grep -q "malha $verb" "$here/docs/$verb.md" || fail "docs/$verb.md"
 done
+# In Portuguese too, where it was built.
+if LC_ALL=C.UTF-8 LANGUAGE=pt "$MALHA" | grep -q 'malha plan MODELO'; then
+  for verb in plan lower validate models machines; do
+    LC_ALL=C.UTF-8 LANGUAGE=pt "$MALHA" $verb --help | narrow >&2 || fail "$verb --help in Portuguese is wider than 80 columns"
+  done
+fi
 # What validate prints at length; the table of runs where it is there.
 "$MALHA" validate --defaults | narrow >&2 || fail "validate --defaults is wider than 80 columns"
 runs=$here/../shared/data/runs.csv

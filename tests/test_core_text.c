@@ -22,7 +22,9 @@ static void test_portuguese(void **state) {
   assert_fails(MAL_BAD, mal_parse_count("-5", "--tokens", &n, &e), e, "--tokens: '-5' é negativo");
   mal_suggest("x1", (const char *const[]){"x2", "x3"}, 2, near, sizeof near);
   assert_string_equal(near, "x2 ou x3");
-  assert_string_equal(mal_text("standard input"), "standard input"); /* not translated: English */
+  assert_string_equal(mal_text("no such words"), "no such words"); /* not translated: English */
+  assert_string_equal(P_("%lld GPU", "%lld GPUs", 1), "%lld GPU");
+  assert_string_equal(P_("%s node of %s", "%s nodes of %s", 2), "%s nós de %s");
   assert_ok(mal_parse_number("0.5", "x", &x, &e), e);                /* the decimal point stays */
   assert_true(x == 0.5);
 }
