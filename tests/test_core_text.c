@@ -25,7 +25,7 @@ static void test_portuguese(void **state) {
   assert_string_equal(mal_text("no such words"), "no such words"); /* not translated: English */
   assert_string_equal(P_("%lld GPU", "%lld GPUs", 1), "%lld GPU");
   assert_string_equal(P_("%s node of %s", "%s nodes of %s", 2), "%s nós de %s");
-  assert_ok(mal_parse_number("0.5", "x", &x, &e), e);                /* the decimal point stays */
+  assert_ok(mal_parse_number("0.5", "x", &x, &e), e); /* the decimal point stays */
   assert_true(x == 0.5);
 }
 
