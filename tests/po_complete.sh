@@ -10,9 +10,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$here" || exit 3
 {
-  for folder in core model machine job layout plan program price check report; do
-    find src/$folder -name '*.c' -o -name '*.h' | grep "^src/$folder/"
+  for folder in core model machine job layout plan program price; do
+    find src/$folder -name '*.[ch]'
   done
+  find src/check src/report -name 'row*.[ch]' -o -name 'run*.[ch]' -o -name 'validat*.[ch]' -o -name 'frameworks.[ch]' \
+    -o -name 'answer.c' -o -name 'page.c' -o -name 'plan_*.c' -o -name 'models.c' -o -name 'machines.c'
   for file in catalog first_layout help inputs lower main plan validate; do echo "src/cli/$file.c"; done
 } | sort | xargs ls 2>/dev/null |
   xgettext --files-from=- --from-code=UTF-8 --language=C --keyword=_ --keyword=N_ --keyword=P_:1,2 --sort-by-file \
