@@ -61,6 +61,10 @@ assert abs(sum(l["time_s"].values()) - l["step_s"]) < 1e-6 * l["step_s"]
 assert l["interval"]["low_s"] <= l["step_s"] <= l["interval"]["high_s"]
 END
 
+# As people write it.
+expect 0 plan $SMALL --optimizer adamw8bit --json
+[ "$(value '["job"]["optimizer"]')" = adamw-8bit ] || fail "adamw8bit is not adamw-8bit"
+
 # A deadline and a budget are part of the question.
 expect 1 plan $SMALL --tokens 15T --deadline 30d
 shows '^deadline +missed'

@@ -63,6 +63,8 @@ static void test_every_form(void **state) {
   assert_ok(PARSE("--global_batch", "1", "--global-batch", "2", "--precision=fp16_mixed"), e);
   assert_int_equal(s.tokens, 2); /* given twice: the last */
   assert_int_equal(s.precision, 2);
+  assert_ok(PARSE("--precision", "fp16mixed"), e); /* a choice is known without its dashes */
+  assert_int_equal(s.precision, 2);
   assert_ok(PARSE("--verbose", "--verbose=no"), e);
   assert_false(s.verbose);
   assert_ok(mal_options_parse(table, COUNT, 1, (char *[]){(char *)"malha"}, &s, NULL, 0, NULL, &e), e);

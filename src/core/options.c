@@ -52,11 +52,21 @@ static mal_status set_flag(const char *what, const char *value, bool *into, mal_
   return mal_fail(e, MAL_BAD, _("%s: '%.60s' is neither true nor false."), what, value);
 }
 
+/* Without their dashes the same: "adamw8bit" is "adamw-8bit". */
+static bool same_letters(const char *a, const char *b) {
+  for (;; a++, b++) {
+    while (*a == '-' || *a == '_') a++;
+    while (*b == '-' || *b == '_') b++;
+    if (*a != *b) return false;
+    if (!*a) return true;
+  }
+}
+
 static mal_status set_choice(const mal_option *o, const char *what, const char *value, int *into, mal_error *e) {
   char all[512] = "", near[128];
   size_t count = 0, used = 0;
   for (; o->choices[count]; count++) {
-    if (same_name(o->choices[count], value, strlen(value))) {
+    if (same_letters(o->choices[count], value)) {
       *into = (int)count;
       return MAL_OK;
     }
