@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$here" || exit 3
 {
   for folder in core model machine job layout plan program price; do
-    find src/$folder -name '*.[ch]'
+    find src/$folder -maxdepth 1 -name '*.[ch]' ! -name 'placement.c' ! -name 'here.c'
   done
   find src/check src/report -name 'row*.[ch]' -o -name 'run*.[ch]' -o -name 'validat*.[ch]' -o -name 'frameworks.[ch]' \
     -o -name 'answer.c' -o -name 'page.c' -o -name 'plan_*.c' -o -name 'models.c' -o -name 'machines.c'
