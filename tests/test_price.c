@@ -275,6 +275,27 @@ static void test_precision_and_adapters(void **state) {
   assert_true(lora.step_s < whole.step_s && lora.total_bytes < whole.total_bytes);
 }
 
+/* Frozen weights have no gradient: a third of the products' work goes, and adapters on every layer take less than that, however
+ * wide the tensor parallelism. */
+static void test_adapters_save_time(void **state) {
+  (void)state;
+  static const char *const layouts[] = {
+      "tp=1,pp=8,overlap-tp=off,micro-batch=1,recompute=full", "tp=2,pp=4,overlap-tp=off,micro-batch=1,recompute=full",
+      "tp=4,pp=2,overlap-tp=off,micro-batch=1,recompute=full", "tp=8,pp=2,overlap-tp=off,micro-batch=1,recompute=full",
+      "tp=8,pp=1,overlap-tp=off,micro-batch=2,recompute=full", "tp=8,pp=2,overlap-tp=off,micro-batch=1,recompute=none"};
+  static const char *const profiles[] = {"megatron", "megatron-te"};
+  for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
+    for (size_t p = 0; p < sizeof profiles / sizeof *profiles; p++) {
+      mal_estimate whole =
+          quick("llama-3-70b", "8x8xh100-sxm", profiles[p], layouts[l], "global-batch=128,train=finetune");
+      mal_estimate lora = quick("llama-3-70b", "8x8xh100-sxm", profiles[p], layouts[l], "global-batch=128,train=lora");
+      if (lora.step_s >= whole.step_s)
+        fail_msg("%s %s: lora %.2f s, whole %.2f s", profiles[p], layouts[l], lora.step_s, whole.step_s);
+      double products = lora.time_s[MAL_TIME_MATMUL] / whole.time_s[MAL_TIME_MATMUL];
+      assert_true(products > 2.0 / 3 && products < 0.92);
+    }
+}
+
 /* 70B with AdamW needs about 1.1 TB of states: not on one node. */
 static void test_remedies(void **state) {
   (void)state;
@@ -297,7 +318,7 @@ static void test_remedies(void **state) {
   }
   assert_true(lora && nodes);
   mal_arena_free(&p.a);
-  price(&p, "llama-2-70b", "8xh100-sxm", "megatron", "tp=4,pp=2,micro-batch=1", "global-batch=64");
+  price(&p, "llama-2-70b", "8xh100-sxm", "megatron", "tp=4,pp=2,overlap-tp=off,micro-batch=1", "global-batch=64");
   assert_int_equal(p.e.worst_stage, 0);
   assert_non_null(strstr(p.e.why, "stage 1 of 2 needs")); /* people count from one */
   mal_arena_free(&p.a);
@@ -378,6 +399,7 @@ int main(void) {
       cmocka_unit_test(test_target),
       cmocka_unit_test(test_upkeep),
       cmocka_unit_test(test_precision_and_adapters),
+      cmocka_unit_test(test_adapters_save_time),
       cmocka_unit_test(test_remedies),
       cmocka_unit_test(test_shortcuts),
       cmocka_unit_test(test_speed),

@@ -353,6 +353,7 @@ static void precisions_are_sound(void **state) {
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
       const char *profile = l % 2 ? "megatron" : "fsdp2";
       check_all_blocks(plan_of("llama-3-8b", "2x8xb200-sxm", layouts[l], profile, jobs[j]), true);
+      check_all_blocks(plan_of("llama-3-8b", "2x8xb200-sxm", layouts[l], l % 2 ? "nemo" : "fsdp2", jobs[j]), true);
       check_all_blocks(plan_of("mixtral-8x7b", "2x8xb200-sxm", layouts[l], profile, jobs[j]), true);
     }
 }

@@ -266,6 +266,29 @@ static void adapters_train_alone(void **state) {
   assert_true(count_ops(b, MAL_L_F, MAL_OP_CAST) >= 7 && count_ops(b, MAL_L_BW, MAL_OP_CAST) >= 7);
 }
 
+/* A fused adapter adds in its products: no sum of two activations but the two of the residual stream, no more traffic, and the same
+ * products. */
+static void fused_adapters_add_in_products(void **state) {
+  (void)state;
+  mal_plan *plan = plan_of("llama-3-8b", "8xh100-sxm", "tp=4", "megatron", "{seq: 4096, train: lora}");
+  plan->profile->fused_adapters = false;
+  const mal_block *apart = lower_layer(plan, 0, 0, false);
+  plan->profile->fused_adapters = true;
+  const mal_block *fused = lower_layer(plan, 0, 0, false);
+  assert_int_equal(count_ops(fused, MAL_L_F, MAL_OP_ADD), 2);
+  assert_int_equal(count_ops(fused, MAL_L_BW, MAL_OP_ADD), 2);
+  assert_int_equal(count_ops(apart, MAL_L_F, MAL_OP_ADD), 6);
+  assert_int_equal(count_ops(apart, MAL_L_BW, MAL_OP_ADD), 6);
+  static const mal_list lists[] = {MAL_L_F, MAL_L_BW};
+  for (int k = 0; k < 2; k++) {
+    assert_true(fused->flops[lists[k]] > apart->flops[lists[k]]); /* which then works on a fourth of the rows */
+    int64_t inner = 2LL * 2 * T * 16; /* of the two row-parallel products: A·x, summed by itself */
+    assert_int_equal(ag(apart, lists[k], AXIS(TP)) - ag(fused, lists[k], AXIS(TP)), k ? inner : 0);
+    assert_int_equal(rs(apart, lists[k], AXIS(TP)) - rs(fused, lists[k], AXIS(TP)), k ? 0 : inner);
+  }
+  assert_int_equal(fused->dense_elements, apart->dense_elements);
+}
+
 static void low_precision_is_for_linear_layers(void **state) {
   (void)state;
   mal_plan *plan = plan_of("llama-3-8b", "8xh100-sxm", "tp=2", "megatron", "{seq: 4096, precision: fp8}");
@@ -301,6 +324,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(units_are_gathered_and_scattered, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(gradients_are_summed, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(adapters_train_alone, open_arena, close_arena),
+      cmocka_unit_test_setup_teardown(fused_adapters_add_in_products, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(low_precision_is_for_linear_layers, open_arena, close_arena),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

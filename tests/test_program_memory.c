@@ -284,6 +284,41 @@ static void published_peaks(void **state) {
   }
 }
 
+/* Each ZeRO stage shards what the one before leaves whole: no more memory, whatever else the layout says. */
+static void zero_stages_never_need_more(void **state) {
+  (void)state;
+  static const char *const profiles[] = {"malha", "megatron",  "megatron-2021", "nemo",
+                                         "fsdp2", "deepspeed", "torchtitan",    "torchtune"};
+  static const char *const models[] = {"llama-3-8b", "gpt3-22b", "mixtral-8x7b", "qwen3-30b-a3b", "llama-3-70b"};
+  static const char *const splits[] = {"tp=1,dp=64",
+                                       "tp=2,dp=32,micro-batch=2",
+                                       "tp=8,dp=8",
+                                       "tp=8,dp=8,recompute=full",
+                                       "tp=2,pp=4,dp=8",
+                                       "tp=4,pp=2,dp=8,recompute=full",
+                                       "cp=2,tp=4,dp=8,attention=flash2",
+                                       "tp=8,pp=4,dp=2"};
+  static const char *const jobs[] = {"{accumulation: 8}", "{accumulation: 1}",
+                                     "{accumulation: 8, optimizer: adamw-8bit}"};
+  for (size_t f = 0; f < sizeof profiles / sizeof *profiles; f++)
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+      for (size_t l = 0; l < sizeof splits / sizeof *splits; l++)
+        for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
+          int64_t before = 0;
+          for (int zero = 0; zero <= 3; zero++) {
+            char layout[128];
+            snprintf(layout, sizeof layout, "%s,zero=%d", splits[l], zero);
+            const mal_program *p = lower(models[m], "8x8xh100-sxm", layout, profiles[f], jobs[j]);
+            int64_t bytes = p->stages[p->worst_stage].total_bytes;
+            if (zero > 0 && bytes > before)
+              fail_msg("%s %s %s %s: %.2f GiB, the stage before %.2f GiB", profiles[f], models[m], layout, jobs[j],
+                       (double)bytes / 0x1p30, (double)before / 0x1p30);
+            before = bytes;
+          }
+          mal_arena_reset(&arena);
+        }
+}
+
 static void zero3_gathers_units(void **state) {
   (void)state;
   const mal_program *p = lower("llama-3-8b", "8xh100-sxm", "zero=3", "malha", "{}");
@@ -398,6 +433,7 @@ int main(void) {
       cmocka_unit_test(recomputation_buys_memory),
       cmocka_unit_test(activations_of_korthikanti),
       cmocka_unit_test(published_peaks),
+      cmocka_unit_test(zero_stages_never_need_more),
       cmocka_unit_test(zero3_gathers_units),
       cmocka_unit_test(flops_do_not_depend_on_layout),
       cmocka_unit_test(bytes_by_axis),

@@ -34,7 +34,8 @@ typedef struct mal_profile {
   bool flattens_shard; /* before the step, the owned shard's 16-bit gradients are copied into one buffer */
   /* what is fused: fewer passes over memory and fewer saved tensors */
   bool fused_softmax, fused_norm, fused_activation, fused_bias_dropout_add, fused_rope, fused_cross_entropy, fused_qkv,
-      fused_optimizer;
+      fused_optimizer,
+      fused_adapters; /* LoRA's second product adds the frozen one's result, a frozen product's gradient that of the adapter */
   bool dropout;   /* hidden and attention dropout active (masks kept) */
   bool norm_fp32; /* norms compute on and save an fp32 copy (autocast) */
   bool
@@ -82,7 +83,6 @@ typedef struct mal_profile {
   int64_t bucket_elements;          /* gradient bucket */
   bool stages_by_cost;              /* pipeline stages are cut by the cost of their products, the head's included */
   int64_t prefetch;                 /* FSDP units gathered ahead */
-  bool reduce_each_micro_batch;     /* FSDP: reduce-scatter after every micro-batch rather than once a step */
   bool regather_backward;           /* ZeRO-3: gather again for backward (reshard after forward) */
   int default_zero;
   bool seq_par_default, vpp_default_one_layer;

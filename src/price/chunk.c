@@ -64,9 +64,9 @@ static int reducing_pass(const mal_prices *p) { return p->program->split_backwar
 
 /* Exposed traffic of a pass over the chunk's units in order (backward: last first). A unit's gather runs beside the work
  * before it; what is left of a unit's work hides the reduction of the unit before. */
-static double unit_traffic(mal_prices *p, const mal_chunk *c, int pass, bool reduces) {
+static double unit_traffic(mal_prices *p, const mal_chunk *c, int pass) {
   beside b = beside_of(p);
-  bool forward = pass == MAL_T_F, reduce = reduces && pass == reducing_pass(p);
+  bool forward = pass == MAL_T_F, reduce = pass == reducing_pass(p);
   bool gather = forward || (b.profile->regather_backward && pass != MAL_T_W);
   double seen = 0, work_before = 0, reduce_before = 0;
   for (int r = 0; r < c->n_runs; r++) {
@@ -84,10 +84,6 @@ static double unit_traffic(mal_prices *p, const mal_chunk *c, int pass, bool red
 
 static bool has_unit_traffic(const mal_prices *p) { return p->program->plan->layout.zero >= 2; }
 
-static bool reduces_each(const mal_prices *p) {
-  return p->program->plan->layout.zero == 2 || p->program->plan->profile->reduce_each_micro_batch;
-}
-
 double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause_s) {
   double seconds = 0;
   for (int r = 0; r < c->n_runs; r++) {
@@ -99,17 +95,13 @@ double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause
   if (!has_unit_traffic(p)) return seconds;
   const mal_plan *plan = p->program->plan;
   bool alone = plan->layout.dp * plan->layout.cp == 1; /* a shard group of one: its gather is a cast in memory */
-  double traffic = unit_traffic(p, c, pass, reduces_each(p));
+  double traffic = unit_traffic(p, c, pass);
   if (cause_s) cause_s[alone ? MAL_TIME_MEMORY : MAL_TIME_DP] += traffic;
   return seconds + traffic;
 }
 
 double mal_chunk_tail(mal_prices *p, const mal_chunk *c) {
-  if (!has_unit_traffic(p) || c->n_runs < 1) return 0;
-  double last = mal_prices_of(p, c->runs[0].block, MAL_L_REDUCE)->span_s;
-  if (reduces_each(p)) return last;
-  int pass = reducing_pass(p);
-  return last + unit_traffic(p, c, pass, true) - unit_traffic(p, c, pass, false);
+  return has_unit_traffic(p) && c->n_runs > 0 ? mal_prices_of(p, c->runs[0].block, MAL_L_REDUCE)->span_s : 0;
 }
 
 /* --- end of step ----------------------------------------------------------------------------------------------------- */

@@ -91,7 +91,7 @@ static bool pairwise(const mal_reach *r, mal_collective c, double bytes, transfe
   double n = (double)r->size, far = (double)(r->size - r->local);
   *t = (transfers){.inner_bytes = (double)(r->local - 1) / n * bytes,
                    .nic_bytes = far / n * bytes,
-                   .inner_hops = r->local > 1 ? 1 + (r->local - 1) / PEERS_AT_ONCE : 0,
+                   .inner_hops = r->local > 1 ? r->local - 1 : 0,
                    .net_hops = r->domains > 1 ? 1 + (r->size - r->local) / PEERS_AT_ONCE : 0,
                    .efficiency = 1};
   return true;

@@ -22,8 +22,7 @@ const mal_list_time *mal_prices_of(mal_prices *p, int block, mal_list list);
 
 /* One pass of one micro-batch through a chunk, ZeRO-3's exposed traffic included. cause_s may be NULL; else += by cause. */
 double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause_s);
-/* ZeRO-2 and 3, once a step: the reduction of the unit that backward reaches last, which nothing hides; and those of all units
- * where they come after the last micro-batch only. */
+/* ZeRO-2 and 3, once a step: the reduction of the unit that backward reaches last, which nothing hides. */
 double mal_chunk_tail(mal_prices *p, const mal_chunk *c);
 
 /* End of step of one stage: its gradient synchronisation and its optimizer, given how long the passes are that hide them. */

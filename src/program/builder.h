@@ -100,6 +100,12 @@ typedef struct mal_builder {
   int64_t param_bytes[2], grad_elements[2]; /* laid out so far: dense, expert */
   mal_ref input, output, output_grad, input_grad;
   int64_t kernel_bytes, logits_bytes;
+  struct mal_row_adapter { /* of row-parallel products whose sum over tp is still to come */
+    mal_ref inner, up;     /* A·x, B */
+    int64_t columns;
+    mal_dtype out_dtype;
+  } row_adapters[2];
+  int n_row_adapters;
 } mal_builder;
 
 /* --- builder.c --- */

@@ -4,7 +4,6 @@
 int64_t mal_program_list_runs(const mal_program *p, const mal_chunk *c, mal_list list) {
   const mal_profile *profile = p->plan->profile;
   if (list == MAL_L_GATHER) return c->micro_batches * (profile->regather_backward ? 2 : 1);
-  if (list == MAL_L_REDUCE) return profile->reduce_each_micro_batch ? c->micro_batches : 1;
   return c->micro_batches;
 }
 

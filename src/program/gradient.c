@@ -171,6 +171,11 @@ static void lower_precision(mal_builder *b, const rule *r, mal_ref d[3]) {
   emit(b, r, cast);
 }
 
+/* A frozen product adds the gradient that its input has from an adapter, in the product itself. */
+static bool adds_before(const mal_builder *b, mal_ref x, bool trained) {
+  return b->lora && b->profile->fused_adapters && !trained && b->side[x].needs && b->side[x].grad;
+}
+
 static void product(mal_builder *b, const rule *r) {
   const mal_emit *i = r->i;
   const int64_t *v = i->v;
@@ -184,10 +189,11 @@ static void product(mal_builder *b, const rule *r) {
   uint16_t grouped = i->flags & MAL_INS_GROUPED;
   if (i->dtype == MAL_F8 || i->dtype == MAL_F4) lower_precision(b, r, d);
   mal_ref input = trained ? mal_use(b, x, true) : 0;
+  mal_ref before = adds_before(b, x, trained) ? b->side[x].grad : 0; /* the gradient that came through an adapter */
   if (dx)
     emit(b, r,
          (mal_emit){.op = MAL_OP_MATMUL,
-                    .in = {d[0], d[1], d[2], mal_use(b, i->in[1], false)},
+                    .in = {d[0], d[1], d[2], mal_use(b, i->in[1], false), before},
                     .out = {dx},
                     .flags = grouped,
                     .v = {v[0], v[2], v[1], v[3]}});
@@ -202,7 +208,11 @@ static void product(mal_builder *b, const rule *r) {
                     .v = {v[1], v[2], v[0], v[3]}},
          stored);
   bias_gradient(b, r->d, i->in[2], i->origin);
-  mal_add_grad(b, x, dx);
+  if (before)
+    hold(b, x, dx);
+  else
+    mal_add_grad(b, x, dx);
+  for (int k = 0; k < 3; k++) mal_add_grad(b, i->in[k + 3], r->d[k]);
 }
 
 static void attention(mal_builder *b, const rule *r) {

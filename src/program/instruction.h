@@ -117,8 +117,9 @@ typedef enum mal_memory_cause {
  *   SEND, RECV, COPY   bytes. A SEND with an output exchanges: to the next member of its group, from the one before.
  *
  * Order of operands (x an activation, w a weight, d a gradient; [] when present):
- *   MATMUL       x, w, [bias] -> y, or up to three pieces of y's columns (q, k, v; gate, up) in one product.
- *                Input gradient: pieces of dy at in[0..2], w at in[3] -> dx. Weight gradient: pieces of dy, x at in[3] -> dw.
+ *   MATMUL       x, w, [bias] -> y, or up to three pieces of y's columns (q, k, v; gate, up) in one product. A fused adapter
+ *                adds what is at in[3..5], piece by piece.
+ *                Input gradient: pieces of dy at in[0..2], w at in[3], [what is added at in[4]] -> dx. Weight gradient: pieces of dy, x at in[3] -> dw.
  *   ATTENTION    q, k, v -> o, lse.            GRAD: q, k, v, o, do, lse -> dq, dk, dv
  *   SOFTMAX      scores -> probabilities.      GRAD: probabilities, dy -> dx
  *   NORM         x, [w], [bias] -> y, stats.   GRAD: x, [w], stats, dy -> dx, [dw], [dbias]

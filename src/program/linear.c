@@ -45,8 +45,7 @@ mal_ref mal_enter_column(mal_builder *b, mal_ref x, bool low) {
   return y;
 }
 
-mal_ref mal_leave_row(mal_builder *b, mal_ref x) {
-  if (b->tp == 1) return x;
+static mal_ref sum_over_tp(mal_builder *b, mal_ref x) {
   mal_buffer f = *mal_at(b, x);
   mal_emit i = {.op = MAL_OP_COLLECTIVE,
                 .variant = MAL_ALL_REDUCE,
@@ -61,6 +60,28 @@ mal_ref mal_leave_row(mal_builder *b, mal_ref x) {
   }
   mal_forward(b, i);
   return i.out[0];
+}
+
+/* y + B·(A·x), y summed already. */
+static mal_ref add_row_adapter(mal_builder *b, const struct mal_row_adapter *r, mal_ref y) {
+  int64_t rank = b->plan->job.lora_rank, n = mal_elements(b, y);
+  mal_ref inner = sum_over_tp(b, r->inner);
+  mal_ref extra = mal_buffer_new(b, "lora.y", r->out_dtype, n);
+  mal_forward(b, (mal_emit){.op = MAL_OP_MATMUL,
+                            .dtype = mal_product_type(b),
+                            .in = {inner, r->up},
+                            .out = {extra},
+                            .flags = MAL_INS_TRANSPOSE_B,
+                            .v = {n / r->columns, r->columns, rank, 1}});
+  return mal_sum_emit(b, y, extra, 0, "adapted");
+}
+
+mal_ref mal_leave_row(mal_builder *b, mal_ref x) {
+  if (b->tp == 1) return x;
+  mal_ref y = sum_over_tp(b, x);
+  for (int i = 0; i < b->n_row_adapters; i++) y = add_row_adapter(b, &b->row_adapters[i], y);
+  b->n_row_adapters = 0;
+  return y;
 }
 
 /* The weight as the product reads it: stored, or its copies in the low type (rows and columns first: backward reads the
@@ -118,40 +139,72 @@ static void product(mal_builder *b, mal_linear *l, const mal_taken *w, mal_ref b
 }
 
 /* Hu et al., arXiv:2106.09685: y += B·(A·x). Of a column-parallel weight B is cut, of a row-parallel one A; the sums of
- * partial gradients of the other, and of x, are those that tensor parallelism makes anyway. */
-static void adapters(mal_builder *b, mal_linear *l, int from, int to) {
-  int64_t rank = b->plan->job.lora_rank, batch = l->batch ? l->batch : 1, columns = 0;
+ * partial gradients of the other, and of x, are those that tensor parallelism makes anyway. The second product adds y itself
+ * where the framework fuses adapters; else A·x of a row-parallel weight, which is small, is summed over tp by itself, so that B
+ * works on this rank's rows (NeMo, ParallelLinearAdapter). */
+typedef struct adapter {
+  mal_ref inner, up;
+  int64_t rank, batch, columns;
+  uint16_t flags;
+} adapter;
+
+/* A·x. */
+static adapter adapter_down(mal_builder *b, const mal_linear *l, int from, int to) {
+  adapter a = {.rank = b->plan->job.lora_rank, .batch = l->batch ? l->batch : 1};
   bool expert = l->batch > 0;
-  uint16_t flags = (uint16_t)(MAL_INS_TRANSPOSE_B | (l->batch ? MAL_INS_GROUPED : 0));
-  for (int p = from; p < to; p++) columns += l->piece[p];
-  mal_ref down = mal_add_param(b, "lora.a", batch * rank * l->width, expert, l->cut != MAL_CUT_ROW && !expert);
-  mal_ref up = mal_add_param(b, "lora.b", batch * rank * columns, expert, l->cut != MAL_CUT_COLUMN && !expert);
-  mal_ref inner = mal_buffer_new(b, "lora", b->store, l->rows * batch * rank);
+  a.flags = (uint16_t)(MAL_INS_TRANSPOSE_B | (expert ? MAL_INS_GROUPED : 0));
+  for (int p = from; p < to; p++) a.columns += l->piece[p];
+  mal_ref down = mal_add_param(b, "lora.a", a.batch * a.rank * l->width, expert, l->cut != MAL_CUT_ROW && !expert);
+  a.up = mal_add_param(b, "lora.b", a.batch * a.rank * a.columns, expert, l->cut != MAL_CUT_COLUMN && !expert);
+  a.inner = mal_buffer_new(b, "lora", b->store, l->rows * a.batch * a.rank);
   mal_forward(b, (mal_emit){.op = MAL_OP_MATMUL,
                             .dtype = mal_product_type(b),
                             .in = {l->x, down},
-                            .out = {inner},
-                            .flags = flags,
-                            .v = {l->rows, rank, l->width, batch}});
+                            .out = {a.inner},
+                            .flags = a.flags,
+                            .v = {l->rows, a.rank, l->width, a.batch}});
+  return a;
+}
+
+/* + B·(A·x). */
+static void adapter_up(mal_builder *b, const adapter *a, mal_linear *l, int from, int to) {
   mal_emit second = {.op = MAL_OP_MATMUL,
                      .dtype = mal_product_type(b),
-                     .in = {inner, up},
-                     .flags = flags,
-                     .v = {l->rows, columns, rank, batch}};
-  mal_emit sum = {.op = MAL_OP_ADD, .dtype = b->store, .v = {l->rows * batch * columns}};
+                     .in = {a->inner, a->up},
+                     .flags = a->flags,
+                     .v = {l->rows, a->columns, a->rank, a->batch}};
+  mal_emit sum = {.op = MAL_OP_ADD, .dtype = b->store, .v = {l->rows * a->batch * a->columns}};
+  bool fused = b->profile->fused_adapters;
   for (int p = from, k = 0; p < to; p++, k++) {
-    sum.in[k] = l->out[p];
-    sum.in[k + 3] = second.out[k] = mal_buffer_new(b, "lora.y", l->out_dtype, l->rows * batch * l->piece[p]);
-    l->out[p] = sum.out[k] = mal_buffer_new(b, l->piece_name[p], l->out_dtype, l->rows * batch * l->piece[p]);
+    int64_t n = l->rows * a->batch * l->piece[p];
+    mal_ref y = l->out[p];
+    l->out[p] = mal_buffer_new(b, l->piece_name[p], l->out_dtype, n);
+    if (fused) {
+      second.in[k + 3] = y, second.out[k] = l->out[p];
+      continue;
+    }
+    sum.in[k] = y, sum.out[k] = l->out[p];
+    sum.in[k + 3] = second.out[k] = mal_buffer_new(b, "lora.y", l->out_dtype, n);
   }
   mal_forward(b, second);
-  mal_forward(b, sum);
+  if (!fused) mal_forward(b, sum);
+}
+
+/* With the adapter of a row-parallel weight left to mal_leave_row; the weight's own product comes last, beside its sum over tp. */
+static void adapted_row(mal_builder *b, mal_linear *l, const mal_taken *w, mal_ref bias) {
+  adapter a = adapter_down(b, l, 0, 1);
+  product(b, l, w, bias, 0, 1);
+  b->row_adapters[b->n_row_adapters++] = (struct mal_row_adapter){a.inner, a.up, a.columns, l->out_dtype};
 }
 
 static bool is_adapted(const mal_builder *b, const mal_linear *l) {
   if (!b->lora || !l->adapt) return false;
   bool attention_only = strcmp(b->plan->job.lora_targets, "attention") == 0;
   return !attention_only || l->role <= MAL_W_OUT;
+}
+
+static bool leaves_adapter(const mal_builder *b, const mal_linear *l) {
+  return !b->profile->fused_adapters && l->cut == MAL_CUT_ROW && b->tp > 1 && l->batch == 0;
 }
 
 void mal_linear_emit(mal_builder *b, mal_linear *l) {
@@ -171,7 +224,14 @@ void mal_linear_emit(mal_builder *b, mal_linear *l) {
     }
     if (bias_later) l->bias = bias.weight;
     if (p == 1 && l->x_apart) l->x = l->x_apart;
-    product(b, l, &w, bias_later ? 0 : bias.weight, p, to);
-    if (is_adapted(b, l)) adapters(b, l, p, to);
+    mal_ref added = bias_later ? 0 : bias.weight;
+    if (is_adapted(b, l) && leaves_adapter(b, l)) {
+      adapted_row(b, l, &w, added);
+      continue;
+    }
+    product(b, l, &w, added, p, to);
+    if (!is_adapted(b, l)) continue;
+    adapter a = adapter_down(b, l, p, to);
+    adapter_up(b, &a, l, p, to);
   }
 }

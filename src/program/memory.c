@@ -278,6 +278,14 @@ static int64_t largest_gradients(const mal_program *p, const mal_stage *stage) {
   return bytes;
 }
 
+/* Those of the head exist beside the whole stash, as made and, where kept wider, as kept. ZeRO-2 and 3: BUCKET has them. */
+static int64_t first_gradients(const mal_program *p, const mal_stage *stage) {
+  int64_t made = mal_dtype_bytes[mal_precision_store((mal_precision)p->plan->job.precision)];
+  int64_t kept = made < 4 && p->plan->profile->grad_bytes >= 4 ? 4 : made;
+  int64_t bytes = p->plan->layout.zero >= 2 ? 0 : largest_gradients(p, stage);
+  return made == kept ? bytes : bytes / kept * (made + kept);
+}
+
 /* Gradients that do not outlast their step: PASSES ends with all of them and no stash, the phases after it have them. */
 static void settle_gradients(const mal_program *p, mal_stage *stage, phase phases[PHASES]) {
   const mal_profile *profile = p->plan->profile;
@@ -288,6 +296,7 @@ static void settle_gradients(const mal_program *p, mal_stage *stage, phase phase
   } else if (profile->lazy_grads && p->micro_batches == 1) {
     stage->region_bytes[MAL_R_GRAD] = 0;
     phases[PASSES_END] = phases[PASSES];
+    phases[PASSES].bytes[MAL_R_GRAD] = first_gradients(p, stage);
     phases[PASSES_END].bytes[MAL_R_STASH] = phases[PASSES_END].logits_stash = 0;
     for (int k = PASSES_END; k < PHASES; k++) phases[k].bytes[MAL_R_GRAD] = gradients;
   }

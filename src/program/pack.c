@@ -285,7 +285,7 @@ static void by_breadth(const packer *p, packing *g, const int64_t *alive) {
   }
 }
 
-enum { ROUNDS = 8, TRIES = 600 };
+enum { ROUNDS = 8, TRIES = 4000 };
 
 static void keep_if_lower(const packing *g, int64_t now, int64_t *height, int64_t *best) {
   if (now >= *height) return;

@@ -166,9 +166,7 @@ mal_dtype mal_grad_type(const mal_builder *b) {
   return mal_dtype_bytes[b->store] >= 4 || b->profile->grad_bytes >= 4 ? MAL_F32 : b->store;
 }
 
-bool mal_reduces_unit(const mal_builder *b) {
-  return b->layout->zero == 2 || (b->layout->zero == 3 && b->profile->reduce_each_micro_batch);
-}
+bool mal_reduces_unit(const mal_builder *b) { return b->layout->zero >= 2; }
 
 int64_t mal_shards(const mal_builder *b, bool expert) {
   const mal_layout *l = b->layout;

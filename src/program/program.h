@@ -119,7 +119,7 @@ void mal_program_sent(const mal_program *p, int64_t stage, double sent[MAL_AXES 
 int mal_program_axis(unsigned axes); /* the axis that a group over several is counted under */
 
 /* How often a step runs a list of a block that lies `count` times in a chunk, each time for one of its layers: F, B, W, BW and R
- * once per micro-batch; GATHER before F and, with the profile's regather, before backward; REDUCE each micro-batch or once. */
+ * once per micro-batch; GATHER before F and, with the profile's regather, before backward; REDUCE after it. */
 int64_t mal_program_list_runs(const mal_program *p, const mal_chunk *c, mal_list list);
 
 /* Readable and JSON forms of a program (malha lower). */
