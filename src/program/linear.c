@@ -62,6 +62,13 @@ static mal_ref sum_over_tp(mal_builder *b, mal_ref x) {
   return i.out[0];
 }
 
+/* alpha / rank times, an operator of its own where adapters are not fused (NeMo, ParallelLinearAdapter; Hugging Face PEFT). */
+static mal_ref scaled(mal_builder *b, mal_ref x) {
+  mal_ref y = mal_buffer_new(b, mal_at(b, x)->name, (mal_dtype)mal_at(b, x)->dtype, mal_elements(b, x));
+  mal_forward(b, (mal_emit){.op = MAL_OP_SCALE, .dtype = b->store, .in = {x}, .out = {y}, .v = {mal_elements(b, x)}});
+  return y;
+}
+
 /* y + B·(A·x), y summed already. */
 static mal_ref add_row_adapter(mal_builder *b, const struct mal_row_adapter *r, mal_ref y) {
   int64_t rank = b->plan->job.lora_rank, n = mal_elements(b, y);
@@ -73,7 +80,7 @@ static mal_ref add_row_adapter(mal_builder *b, const struct mal_row_adapter *r, 
                             .out = {extra},
                             .flags = MAL_INS_TRANSPOSE_B,
                             .v = {n / r->columns, r->columns, rank, 1}});
-  return mal_sum_emit(b, y, extra, 0, "adapted");
+  return mal_sum_emit(b, y, scaled(b, extra), 0, "adapted");
 }
 
 mal_ref mal_leave_row(mal_builder *b, mal_ref x) {
@@ -184,10 +191,12 @@ static void adapter_up(mal_builder *b, const adapter *a, mal_linear *l, int from
       continue;
     }
     sum.in[k] = y, sum.out[k] = l->out[p];
-    sum.in[k + 3] = second.out[k] = mal_buffer_new(b, "lora.y", l->out_dtype, n);
+    second.out[k] = mal_buffer_new(b, "lora.y", l->out_dtype, n);
   }
   mal_forward(b, second);
-  if (!fused) mal_forward(b, sum);
+  if (fused) return;
+  for (int k = 0; k < to - from; k++) sum.in[k + 3] = scaled(b, second.out[k]);
+  mal_forward(b, sum);
 }
 
 /* With the adapter of a row-parallel weight left to mal_leave_row; the weight's own product comes last, beside its sum over tp. */
