@@ -86,7 +86,8 @@ static double memory_time(const mal_plan *plan, const mal_block *b, const mal_in
   if (on_host(b, i)) return host_time(m, bytes);
   if (i->op == MAL_OP_CAST && (i->dtype == MAL_F8 || i->dtype == MAL_F4)) bytes = quantise_bytes(plan, (double)s->v[0]);
   if (i->op == MAL_OP_ACTIVATION && plan->profile->fused_experts && mal_block_has_experts(plan, b)) bytes = 0;
-  if (i->cause != MAL_TIME_OPTIMIZER) bytes *= plan->profile->memory_pass.value; /* kernels over many tensors at once are fused */
+  if (i->cause != MAL_TIME_OPTIMIZER)
+    bytes *= plan->profile->memory_pass.value; /* kernels over many tensors at once are fused */
   if (i->op == MAL_OP_PERMUTE && plan->profile->permute_passes > 1) bytes *= (double)plan->profile->permute_passes;
   if (i->op == MAL_OP_SOFTMAX && plan->profile->fused_softmax) {
     if (!has_softmax_kernel(s)) bytes *= slow_softmax;
