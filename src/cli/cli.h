@@ -49,6 +49,13 @@ void mal_help_overview(mal_page *page);
 void mal_help_verb(mal_page *page, const mal_verb *verb);
 void mal_help_man(mal_page *page, const mal_verb *verb); /* roff; NULL verb: malha(1) itself */
 
+/* Completion of the command line (a script), and the names it asks for (one a line): malha help --completion, --names. */
+typedef enum mal_shell { MAL_SHELL_NONE = -1, MAL_SHELL_BASH, MAL_SHELL_ZSH } mal_shell;
+typedef enum mal_names { MAL_NAMES_NONE = -1, MAL_NAMES_MODELS, MAL_NAMES_MACHINES, MAL_NAMES_PROFILES } mal_names;
+extern const char *const mal_shell_name[], *const mal_names_name[]; /* NULL ends them */
+void mal_help_completion(mal_page *page, int shell);
+mal_status mal_help_names(mal_page *page, int what, mal_error *e);
+
 /* Colour on standard output: a terminal, NO_COLOR unset, TERM not dumb. */
 bool mal_colour(void);
 /* Prints the page, says e on standard error when status is not MAL_OK and e has text, and returns the exit code. */

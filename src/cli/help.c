@@ -162,6 +162,7 @@ void mal_help_man(mal_page *page, const mal_verb *verb) {
 /* --- the verb help ------------------------------------------------------------------------------------------------ */
 
 typedef struct help_args {
+  int completion, names;
   bool man, help;
 } help_args;
 
@@ -190,17 +191,26 @@ static mal_status help(mal_page *page, const char *name, bool man, mal_error *e)
 int mal_cmd_help(int argc, char **argv) {
   static const mal_option table[] = {
       {"man", 0, MAL_OPT_FLAG, offsetof(help_args, man), NULL, NULL, NULL, N_("as a man page")},
+      {"completion", 0, MAL_OPT_CHOICE, offsetof(help_args, completion), "SHELL", NULL, mal_shell_name,
+       N_("completion of the command line for bash or zsh")},
+      {"names", 0, MAL_OPT_CHOICE, offsetof(help_args, names), "WHAT", NULL, mal_names_name,
+       N_("names of the catalogue, one a line: models, machines or profiles")},
       {"help", 'h', MAL_OPT_FLAG, offsetof(help_args, help), NULL, NULL, NULL, N_("this help")},
   };
   mal_arena arena;
   mal_error e = {0};
   mal_page page;
-  help_args args = {0};
+  help_args args = {.completion = MAL_SHELL_NONE, .names = MAL_NAMES_NONE};
   const char *name = NULL;
   mal_arena_init(&arena);
   mal_page_init(&page, &arena, mal_colour());
-  mal_status status = mal_options_parse(table, 2, argc, argv, &args, &name, 1, NULL, &e);
-  if (!status) status = help(&page, name, args.man, &e);
+  mal_status status = mal_options_parse(table, sizeof table / sizeof *table, argc, argv, &args, &name, 1, NULL, &e);
+  if (!status && args.completion != MAL_SHELL_NONE)
+    mal_help_completion(&page, args.completion);
+  else if (!status && args.names != MAL_NAMES_NONE)
+    status = mal_help_names(&page, args.names, &e);
+  else if (!status)
+    status = help(&page, name, args.man, &e);
   int code = mal_cli_finish(NULL, &page, status, &e);
   mal_arena_free(&arena);
   return code;

@@ -113,15 +113,8 @@ static mal_status check(mal_arena *a, mal_inputs *in, mal_error *e) {
                       "description such as layers=32,hidden=4096,heads=32,ffn=11008,vocab=32000."));
   if (!in->on)
     return mal_fail(e, MAL_BAD, _("On which machine? Add --on 8xh100-sxm (malha machines lists what there is)."));
-  if (in->job.deadline_s > 0 && in->job.tokens <= 0)
-    return mal_fail(e, MAL_BAD, _("--deadline for how many tokens? Add --tokens, as --tokens 15T."));
-  if (in->job.budget_usd > 0 && in->job.tokens <= 0)
-    return mal_fail(e, MAL_BAD, _("--budget for how many tokens? Add --tokens, as --tokens 15T."));
-  if (!(in->job.pue >= 1 && in->job.pue <= 10))
-    return mal_fail(e, MAL_BAD, _("--pue is %g; it must lie between 1 and 10."), in->job.pue);
-  if (in->job.lora_rank < 1 || in->job.lora_rank > MAL_MAX_WIDTH)
-    return mal_fail(e, MAL_BAD, _("--lora-rank is %lld; it must lie between 1 and the width of the model."),
-                    (long long)in->job.lora_rank);
+  mal_status status = mal_job_check(&in->job, e);
+  if (status) return status;
   split_machines(a, in);
   if (!in->n_machines) return mal_fail(e, MAL_BAD, _("--on is empty. Add a machine: --on 8xh100-sxm."));
   if (in->n_machines > MOST)

@@ -3,13 +3,53 @@
 #include "core/file.h"
 #include "core/suggest.h"
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+static char beside[4096]; /* "" none */
+
+/* The file that holds this code: the command or the shared library. */
+static bool own_file(char *path, size_t size) {
+  Dl_info info;
+  if (dladdr((void *)beside, &info) && info.dli_fname && strchr(info.dli_fname, '/')) {
+    char *real = realpath(info.dli_fname, NULL);
+    bool short_enough = real && strlen(real) < size;
+    if (short_enough) strcpy(path, real);
+    free(real);
+    return short_enough;
+  }
+  ssize_t length = readlink("/proc/self/exe", path, size - 1);
+  path[length > 0 ? length : 0] = '\0';
+  return length > 0;
+}
+
+/* Installed anywhere: PREFIX/bin/malha and PREFIX/lib/ARCHITECTURE/libmalha.so.0 find PREFIX/share/malha/catalog. */
+static void look_beside(void) {
+  enum { ABOVE = 3 };
+  static const char tail[] = "/share/malha/catalog";
+  char path[sizeof beside - sizeof tail];
+  if (!own_file(path, sizeof path)) return;
+  for (int i = 0; i < ABOVE; i++) {
+    char *slash = strrchr(path, '/');
+    if (!slash) break;
+    *slash = '\0';
+    snprintf(beside, sizeof beside, "%s%s", path, tail);
+    if (mal_is_directory(beside)) return;
+  }
+  beside[0] = '\0';
+}
 
 const char *mal_catalog_root(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   const char *named = getenv("MALHA_CATALOG");
   if (named && *named) return named;
+  pthread_once(&once, look_beside);
+  if (*beside) return beside;
   return mal_is_directory(MALHA_SOURCE_CATALOG) ? MALHA_SOURCE_CATALOG : MALHA_INSTALL_CATALOG;
 }
 

@@ -6,6 +6,8 @@
 #include "core/status.h"
 #include <stdbool.h>
 
+/* MALHA_CATALOG of the environment; else share/malha/catalog beside the installation that this code runs from; else the source tree's;
+ * else the one configured. */
 const char *mal_catalog_root(void);
 /* Path of catalog/<folder>/<name><ending>; MAL_BAD with the nearest names when it does not exist.
  * Names are compared without case, and '_' and '.' count as '-'. */

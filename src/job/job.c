@@ -119,6 +119,19 @@ mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e
   return s == MAL_OK ? mal_job_parse(a, path, text, length, j, e) : s;
 }
 
+mal_status mal_job_check(const mal_job *j, mal_error *e) {
+  if (j->deadline_s > 0 && j->tokens <= 0)
+    return mal_fail(e, MAL_BAD, _("--deadline for how many tokens? Add --tokens, as --tokens 15T."));
+  if (j->budget_usd > 0 && j->tokens <= 0)
+    return mal_fail(e, MAL_BAD, _("--budget for how many tokens? Add --tokens, as --tokens 15T."));
+  if (!(j->pue >= 1 && j->pue <= 10))
+    return mal_fail(e, MAL_BAD, _("--pue is %g; it must lie between 1 and 10."), j->pue);
+  if (j->lora_rank < 1 || j->lora_rank > MAL_MAX_WIDTH)
+    return mal_fail(e, MAL_BAD, _("--lora-rank is %lld; it must lie between 1 and the width of the model."),
+                    (long long)j->lora_rank);
+  return MAL_OK;
+}
+
 mal_dtype mal_precision_gemm(mal_precision p) {
   static const mal_dtype of[MAL_PRECISIONS] = {
       [MAL_P_BF16] = MAL_BF16, [MAL_P_FP16] = MAL_F16,  [MAL_P_FP8] = MAL_F8,   [MAL_P_MXFP8] = MAL_F8,

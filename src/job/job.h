@@ -59,6 +59,8 @@ extern const char *const mal_gradients_name[], *const mal_master_name[];
 void mal_job_default(mal_job *j);
 mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e); /* job.yaml; keys = option names */
 mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_job *j, mal_error *e);
+/* What its options say against each other, before any model or machine is known. */
+mal_status mal_job_check(const mal_job *j, mal_error *e);
 mal_dtype mal_precision_gemm(mal_precision p);  /* type of the linear layers' products */
 mal_dtype mal_precision_store(mal_precision p); /* type of activations and computed weights in memory */
 #endif
