@@ -1,8 +1,8 @@
 /* The public interface: what it answers is what the command answers; bad arguments come back as errors; lifetimes; threads. */
 #include "core/json.h"
-#include "malha.h"
 #include "report/answer.h"
 #include "test.h"
+#include <malha.h>
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>

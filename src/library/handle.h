@@ -2,8 +2,8 @@
  * where the command would end. */
 #ifndef MAL_LIBRARY_HANDLE_H
 #define MAL_LIBRARY_HANDLE_H
-#include "malha.h"
 #include "report/answer.h"
+#include <malha.h>
 #include <stdatomic.h>
 
 struct malha_model {
