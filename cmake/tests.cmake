@@ -28,6 +28,9 @@ if(MALHA_TESTS)
   if(MALHA_SANITIZE)
     set(test_limit 1200)
   endif()
+  if(DEFINED ENV{MALHA_FULL}) # every layout of the engine
+    set(test_limit 10800)
+  endif()
 
   foreach(source IN LISTS test_sources)
     get_filename_component(name ${source} NAME_WE)

@@ -113,7 +113,7 @@ static void test_sequences(void **state) {
   write_raw("c.txt", text, C);
 
   const char *paths[] = {named("a.bin"), named("b.idx"), named("c.txt")};
-  mal_data_options o = {.paths = paths, .n_paths = 3, .format = MAL_TOKENS_TELL, .seq = SEQ, .vocabulary = 60000};
+  mal_data_request o = {.paths = paths, .n_paths = 3, .format = MAL_TOKENS_TELL, .seq = SEQ, .vocabulary = 60000};
   mal_data *plain, *mixed;
   assert_ok(mal_data_open(&a, &o, &plain, &e), e);
   o.shuffle = true;

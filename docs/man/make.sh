@@ -7,7 +7,7 @@ case $MALHA in
 /*) ;;
 */*) [ -x "$MALHA" ] || MALHA=../../$MALHA ;;
 esac
-for page in malha plan lower validate data models machines design; do
+for page in malha plan lower train validate data models machines design; do
   file=malha-$page.1
   [ "$page" != malha ] || file=malha.1
   "$MALHA" help --man "$page" >"$file"

@@ -4,10 +4,18 @@
 #include "cli/cli.h"
 #include "plan/plan.h"
 
+typedef struct mal_run_flags { /* of train; 0: not given */
+  const char *data, *eval;
+  int64_t ranks, steps, warmup, eval_every, eval_batches, seed;
+  int rate; /* mal_rate_schedule */
+  double lr, weight_decay, clip, beta1, beta2;
+} mal_run_flags;
+
 typedef struct mal_inputs {
   const char *model, *on, *layout_text, *offload, *profile, *job_file, *from;
   const char *output, *trace; /* of the verbs */
   bool json, help, has_layout;
+  mal_run_flags run;
   mal_job job;
   mal_layout layout;
   char **machines; /* --on, split */

@@ -18,6 +18,13 @@ static const mal_section lower_sections[] = {
     {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
     {0},
 };
+static const mal_section train_sections[] = {
+    {N_("The run"), mal_train_options, &mal_train_option_count, false},
+    {N_("Options"), mal_input_options, &mal_input_option_count, false},
+    {N_("The job"), mal_job_options, &mal_job_option_count, false},
+    {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
+    {0},
+};
 static const mal_section validate_sections[] = {
     {N_("Options"), mal_validate_options, &mal_validate_option_count, false},
     {0},
@@ -56,6 +63,16 @@ static const char *const lower_examples[] = {
     "malha lower llama-3-8b --on 8xh100-sxm --layout tp=2,pp=2,micro-batch=1 --global-batch 16",
     N_("The same as JSON, from a plan"),
     "malha lower --from plan.json -o step.json",
+    NULL,
+};
+static const char *const train_examples[] = {
+    N_("A small Llama on the bytes of a text, on every core"),
+    "malha train layers=4,hidden=256,heads=4,vocab=256,gated=1 --data book.txt --seq 256 --global-batch 16 --steps 200",
+    N_("Eight ranks on this computer, split three ways; the last step as a trace"),
+    "malha train layers=4,hidden=256,heads=4,vocab=256,gated=1 --data book.txt --seq 256 --global-batch 16 \\\n"
+    "  --layout tp=2,pp=2,dp=2,micro-batch=2 --steps 50 --trace step.json",
+    N_("GPT-2 from scratch on token files, evaluated every 500 steps"),
+    "malha train gpt2 --data train.bin --eval val.bin --eval-every 500 --seq 1024 --global-batch 32 --steps 5000",
     NULL,
 };
 static const char *const validate_examples[] = {
@@ -130,6 +147,16 @@ const mal_verb mal_verbs[] = {
         "its stage, and the memory regions with their sizes.\n\n"
         "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
      lower_sections, lower_examples},
+    {"train", mal_cmd_train, N_("Does it run as planned?"), N_("train a model on this computer by the step program"),
+     N_("MODEL --data FILE[,FILE...] [OPTION...]"),
+     N_("Runs the step program that plan prices, with real numbers, on this computer: ranks are threads, split as "
+        "--layout says. "
+        "Without --layout every split of the ranks is priced and the fastest that fits is taken. In the end memory, "
+        "bytes sent, FLOPs and time of a step stand beside what was planned.\n\n"
+        "MODEL is what plan takes: a name, the path of a config.json, or a description. Weights begin at random, from "
+        "--seed. Precision is fp32, the optimizer AdamW. What the engine cannot run is refused by name.\n\n"
+        "Exit status: 0 done; 1 the loss is not a number any more, or nothing fits; 2 bad usage or input; 3 a fault."),
+     train_sections, train_examples},
     {"validate", mal_cmd_validate, N_("How far can I trust the numbers?"),
      N_("estimates against published, measured runs"), N_("RUNS.csv [OPTION...]"),
      N_("Predicts every measured run of a table (model, machine, layout, batch and measured speed, one run a row) and "

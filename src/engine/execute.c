@@ -409,6 +409,7 @@ static void add_loss(run *x) {
 mal_status mal_rank_evaluate(mal_rank *r, const mal_step_request *q, mal_error *e) {
   run x = {.r = r, .q = q, .work = r->work};
   mal_status status = MAL_OK;
+  double flops = r->flops; /* stay those of the last step */
   r->loss_sum = 0;
   for (int64_t i = 0; i < r->n_steps && !status; i++) {
     const mal_step *s = &r->steps[i];
@@ -418,6 +419,7 @@ mal_status mal_rank_evaluate(mal_rank *r, const mal_step_request *q, mal_error *
     if (x.plan->block->block_class == MAL_B_HEAD) add_loss(&x);
     leave_place(r, s, MAL_HOLD_F_TO_B), leave_place(r, s, MAL_HOLD_F_TO_W);
   }
+  r->flops = flops;
   if (!status && r->sending != MAL_COMM_NONE) status = r->backend->wait(r->comm, r->sending, e);
   r->sending = MAL_COMM_NONE;
   return status;

@@ -251,7 +251,9 @@ static mal_status evaluate(crew *c, int64_t step, mal_train_summary *s, mal_erro
   const mal_job *job = &q->program->plan->job;
   double loss = 0;
   if (!q->evaluation) return MAL_OK;
+  double before[MAL_AXES + 1] = {0}, after[MAL_AXES + 1] = {0};
   c->traced = false;
+  for (int i = 0; i < c->ranks; i++) add_sent(&c->members[i].rank, before);
   for (int64_t k = 0; k < q->evaluation_batches; k++) {
     c->order = (mal_step_request){.step = step, .first_sequence = k * job->global_batch, .source = q->evaluation};
     give_order(c, ORDER_EVALUATE);
@@ -259,6 +261,8 @@ static mal_status evaluate(crew *c, int64_t step, mal_train_summary *s, mal_erro
     if (status) return status;
     loss += gathered_loss(c);
   }
+  for (int i = 0; i < c->ranks; i++) add_sent(&c->members[i].rank, after);
+  for (int i = 0; i <= MAL_AXES; i++) s->sent[i] -= after[i] - before[i]; /* not of a step */
   s->evaluation_loss = loss / (double)(q->evaluation_batches * job->global_batch * job->seq);
   if (q->hooks.evaluated) q->hooks.evaluated(q->hooks.context, step, s->evaluation_loss);
   return MAL_OK;

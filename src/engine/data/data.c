@@ -4,7 +4,7 @@
 #include "engine/data/tokens.h"
 
 struct mal_data {
-  mal_data_options options;
+  mal_data_request options;
   mal_token_file *files;
   int64_t *first; /* [n_paths + 1]: number of the first token of each file */
 };
@@ -32,7 +32,7 @@ int64_t mal_data_order(uint64_t seed, int64_t pass, int64_t n, int64_t i) {
   return (int64_t)x;
 }
 
-mal_status mal_data_open(mal_arena *a, const mal_data_options *o, mal_data **data, mal_error *e) {
+mal_status mal_data_open(mal_arena *a, const mal_data_request *o, mal_data **data, mal_error *e) {
   mal_data *d = MAL_NEW(a, mal_data);
   d->options = *o;
   d->files = MAL_ARRAY(a, mal_token_file, o->n_paths);
@@ -65,7 +65,7 @@ int64_t mal_data_tokens(const mal_data *data) { return data->first[data->options
 int64_t mal_data_sequences(const mal_data *data) { return (mal_data_tokens(data) - 1) / data->options.seq; }
 
 mal_status mal_data_sequence(const mal_data *data, int64_t index, int64_t *ids, mal_error *e) {
-  const mal_data_options *o = &data->options;
+  const mal_data_request *o = &data->options;
   int64_t n = mal_data_sequences(data), at = index % n;
   if (index < 0) return mal_fail(e, MAL_FAULT, _("There is no sequence %lld."), (long long)index);
   if (o->shuffle) at = mal_data_order(o->seed, index / n, n, at);

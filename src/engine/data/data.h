@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct mal_data_options {
+typedef struct mal_data_request {
   const char *const *paths;
   int n_paths;
   int format;         /* mal_token_format, or MAL_TOKENS_TELL */
@@ -17,12 +17,12 @@ typedef struct mal_data_options {
   int64_t vocabulary; /* ids must be below; 0: any */
   bool shuffle;       /* else in the files' order */
   uint64_t seed;
-} mal_data_options;
+} mal_data_request;
 
 typedef struct mal_data mal_data;
 
 /* Files with seq + 1 tokens together at least. Close before the arena is freed. */
-mal_status mal_data_open(mal_arena *a, const mal_data_options *o, mal_data **data, mal_error *e);
+mal_status mal_data_open(mal_arena *a, const mal_data_request *o, mal_data **data, mal_error *e);
 void mal_data_close(mal_data *data);
 int64_t mal_data_tokens(const mal_data *data);
 int64_t mal_data_sequences(const mal_data *data); /* of one pass: floor((tokens - 1) / seq) */

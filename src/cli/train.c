@@ -1,0 +1,276 @@
+/* malha train: runs the step program here. */
+#include "cli/inputs.h"
+#include "engine/choose.h"
+#include "engine/data/data.h"
+#include "engine/data/tokens.h"
+#include "machine/here.h"
+#include "report/answer.h"
+#include "report/training.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(member) offsetof(mal_inputs, member)
+const mal_option mal_train_options[] = {
+    {"data", 'd', MAL_OPT_TEXT, AT(run.data), "FILE[,FILE...]", NULL, NULL,
+     N_("tokens to train on: token files (malha data) or text, taken as bytes")},
+    {"eval", 0, MAL_OPT_TEXT, AT(run.eval), "FILE[,FILE...]", NULL, NULL, N_("tokens to evaluate on")},
+    {"eval-every", 0, MAL_OPT_POSITIVE, AT(run.eval_every), "N", NULL, NULL,
+     N_("steps between evaluations (default: at the end)")},
+    {"eval-batches", 0, MAL_OPT_POSITIVE, AT(run.eval_batches), "N", NULL, NULL,
+     N_("global batches of an evaluation (default: 8)")},
+    {"ranks", 'n', MAL_OPT_POSITIVE, AT(run.ranks), "N", NULL, NULL,
+     N_("ranks, each a thread (default: what --layout needs, else one on each core)")},
+    {"steps", 0, MAL_OPT_POSITIVE, AT(run.steps), "N", NULL, NULL,
+     N_("steps (default: --tokens, else one pass over the data)")},
+    {"lr", 0, MAL_OPT_AMOUNT, AT(run.lr), "RATE", "", NULL, N_("highest learning rate (default: 3e-4)")},
+    {"lr-schedule", 0, MAL_OPT_CHOICE, AT(run.rate), "HOW", NULL, mal_rate_name,
+     N_("how it falls: cosine (to a tenth), linear (to 0), wsd (level, then down), constant")},
+    {"warmup", 0, MAL_OPT_POSITIVE, AT(run.warmup), "N", NULL, NULL,
+     N_("steps over which it rises (default: a hundredth of all; 1: none)")},
+    {"weight-decay", 0, MAL_OPT_NUMBER, AT(run.weight_decay), "X", NULL, NULL,
+     N_("of matrices, not of norms and biases (default: 0.1)")},
+    {"clip", 0, MAL_OPT_NUMBER, AT(run.clip), "X", NULL, NULL,
+     N_("longest gradient, by the norm over all weights (default: 1; 0: as it is)")},
+    {"beta1", 0, MAL_OPT_NUMBER, AT(run.beta1), "X", NULL, NULL, N_("AdamW's first moment keeps (default: 0.9)")},
+    {"beta2", 0, MAL_OPT_NUMBER, AT(run.beta2), "X", NULL, NULL, N_("AdamW's second moment keeps (default: 0.95)")},
+    {"seed", 0, MAL_OPT_COUNT, AT(run.seed), "N", NULL, NULL,
+     N_("of initial weights and the data's order (default: 0)")},
+    {"trace", 0, MAL_OPT_TEXT, AT(trace), "FILE", NULL, NULL,
+     N_("write the last step as a trace for Perfetto, instruction by instruction")},
+};
+const int mal_train_option_count = sizeof mal_train_options / sizeof *mal_train_options;
+
+static const double LINE_EVERY_S = 0.5; /* quick steps share a line; JSON has them all */
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number) {
+  (void)number;
+  interrupted = 1;
+}
+
+/* --- what is asked -------------------------------------------------------------------------------------------------------- */
+
+static bool names(int argc, char **argv, const char *option) {
+  size_t n = strlen(option);
+  for (int i = 1; i < argc; i++)
+    if (!strncmp(argv[i], option, n) && (!argv[i][n] || argv[i][n] == '=')) return true;
+  return false;
+}
+
+/* What holds unless it is said otherwise goes in front: of options given twice the last counts. */
+static char **with_defaults(mal_arena *a, int argc, char **argv, int *count) {
+  static const char *const defaults[] = {"--weight-decay", "0.1", "--clip", "1", "--beta1", "0.9", "--beta2", "0.95"};
+  static const char *const plan[] = {"--on", "here", "--profile", "malha", "--precision", "fp32"};
+  char **all = MAL_ARRAY(a, char *, argc + 16);
+  int n = 0;
+  all[n++] = argv[0];
+  for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) all[n++] = mal_copy(a, defaults[i]);
+  for (size_t i = 0; i < sizeof plan / sizeof *plan && !names(argc, argv, "--from"); i++)
+    all[n++] = mal_copy(a, plan[i]);
+  for (int i = 1; i < argc; i++) all[n++] = argv[i];
+  *count = n;
+  return all;
+}
+
+static void count_ranks(mal_arena *a, mal_inputs *in, bool machine_given) {
+  const mal_layout *l = &in->layout;
+  int64_t ranks = in->run.ranks, others = l->tp * l->cp * l->pp;
+  if (machine_given && !ranks) return;
+  if (!ranks && in->has_layout) ranks = l->dp > 0 ? others * l->dp : others;
+  if (!ranks) ranks = mal_here_cores();
+  in->machines[0] = mal_print(a, "%lldxhere", (long long)ranks);
+}
+
+static mal_status check_run(const mal_inputs *in, mal_error *e) {
+  const mal_run_flags *r = &in->run;
+  if (!r->data)
+    return mal_fail(e, MAL_BAD, _("On which data? Add --data FILE: token files (malha data writes them) or text."));
+  if (in->n_machines > 1) return mal_fail(e, MAL_BAD, _("One machine at a time: --on names %d."), in->n_machines);
+  if (!(r->beta1 < 1) || !(r->beta2 < 1)) return mal_fail(e, MAL_BAD, _("--beta1 and --beta2 must be below 1."));
+  return MAL_OK;
+}
+
+/* --- data ------------------------------------------------------------------------------------------------------------------- */
+
+static const char **split_paths(mal_arena *a, const char *text, int *n) {
+  const char **paths = MAL_ARRAY(a, const char *, strlen(text) / 2 + 2);
+  *n = 0;
+  for (char *at = mal_copy(a, text); at;) {
+    char *comma = strchr(at, ',');
+    if (comma) *comma = '\0';
+    if (*at) paths[(*n)++] = at;
+    at = comma ? comma + 1 : NULL;
+  }
+  return paths;
+}
+
+static mal_status open_data(mal_arena *a, const char *text, const mal_plan *plan, uint64_t seed, bool shuffle,
+                            mal_data **data, mal_error *e) {
+  mal_data_request o = {.seq = plan->job.seq, .vocabulary = plan->model.vocab, .shuffle = shuffle, .seed = seed};
+  o.paths = split_paths(a, text, &o.n_paths);
+  o.format = MAL_TOKENS_TELL;
+  return mal_data_open(a, &o, data, e);
+}
+
+static mal_status read_sequence(void *context, int64_t index, int64_t *ids, mal_error *e) {
+  return mal_data_sequence(context, index, ids, e);
+}
+
+/* --- the run ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct session {
+  mal_arena *arena;
+  const mal_inputs *in;
+  mal_training t;
+  mal_plan *plan;
+  mal_program *program;
+  mal_estimate estimate;
+  mal_data *data, *eval;
+  double told_s; /* when the last line was written */
+} session;
+
+static void say(session *s, mal_page *page, json_t *json) {
+  if (json) {
+    char *text = json_dumps(json, JSON_COMPACT);
+    if (text) puts(text);
+    free(text);
+    json_decref(json);
+  } else {
+    fputs(page->text, stdout);
+  }
+  fflush(stdout);
+  (void)s;
+}
+
+static void tell_step(void *context, const mal_train_step *step, bool *leave) {
+  session *s = context;
+  if (interrupted) *leave = true;
+  bool ends = step->step == s->t.first_step + 1 || step->step == s->t.steps || *leave;
+  if (!s->in->json && !ends && mal_now_s() - s->told_s < LINE_EVERY_S) return;
+  s->told_s = mal_now_s();
+  mal_arena scratch;
+  mal_page page;
+  mal_arena_init(&scratch);
+  mal_page_init(&page, &scratch, mal_colour());
+  if (!s->in->json) mal_report_training_step(&page, &s->t, step);
+  say(s, &page, s->in->json ? mal_training_step_json(step) : NULL);
+  mal_arena_free(&scratch);
+}
+
+static void tell_evaluation(void *context, int64_t step, double loss) {
+  session *s = context;
+  if (s->in->json)
+    say(s, NULL, mal_training_evaluation_json(step, loss));
+  else
+    printf(_("evaluation after step %lld: loss %.4f\n"), (long long)step, loss);
+}
+
+static mal_status find_plan(session *s, mal_error *e) {
+  const mal_inputs *in = s->in;
+  mal_status status;
+  s->t.chosen = !in->has_layout;
+  if (in->has_layout)
+    status = mal_inputs_plan(s->arena, in, 0, s->plan, e);
+  else
+    status = mal_engine_choose(s->arena, in->model, in->machines[0], in->profile ? in->profile : "", &in->job,
+                               &in->layout, s->plan, e);
+  if (!status) status = mal_engine_check(s->plan, e);
+  if (!status) status = mal_lower(s->arena, s->plan, s->program, e);
+  return status ? status : mal_price(s->arena, s->program, &s->estimate, e);
+}
+
+static int64_t count_steps(const session *s) {
+  const mal_job *j = &s->plan->job;
+  int64_t each = j->global_batch * j->seq;
+  if (s->in->run.steps) return s->in->run.steps;
+  if (j->tokens) return (j->tokens + each - 1) / each;
+  int64_t pass = mal_data_sequences(s->data) / j->global_batch;
+  return pass > 0 ? pass : 1;
+}
+
+static mal_status open_all(session *s, mal_error *e) {
+  const mal_run_flags *r = &s->in->run;
+  mal_status status = find_plan(s, e);
+  if (!status) status = open_data(s->arena, r->data, s->plan, (uint64_t)r->seed, true, &s->data, e);
+  if (!status && r->eval) status = open_data(s->arena, r->eval, s->plan, 0, false, &s->eval, e);
+  if (status) return status;
+  s->t.plan = s->plan, s->t.program = s->program, s->t.estimate = &s->estimate;
+  s->t.cores = mal_here_cores();
+  s->t.data_tokens = mal_data_tokens(s->data);
+  s->t.steps = count_steps(s);
+  return MAL_OK;
+}
+
+static mal_status go(session *s, mal_page *page, mal_error *e) {
+  const mal_run_flags *r = &s->in->run;
+  mal_tokens_source train = {read_sequence, s->data}, eval = {read_sequence, s->eval};
+  mal_timeline timeline;
+  mal_timeline_init(&timeline, s->arena);
+  double lr = r->lr > 0 ? r->lr : 3e-4;
+  int64_t warmup = r->warmup ? r->warmup : s->t.steps / 100;
+  mal_train_request q = {.program = s->program,
+                         .device = &mal_cpu,
+                         .backend = &mal_comm_shm,
+                         .source = &train,
+                         .steps = s->t.steps,
+                         .seed = (uint64_t)r->seed,
+                         .rate = {lr, lr / 10, r->rate, warmup, s->t.steps},
+                         .beta1 = r->beta1,
+                         .beta2 = r->beta2,
+                         .eps = 1e-8,
+                         .weight_decay = r->weight_decay,
+                         .clip = r->clip,
+                         .deadline_s = 600,
+                         .oversubscribed = mal_layout_world(&s->plan->layout) > s->t.cores,
+                         .hooks = {.context = s, .step = tell_step, .evaluated = tell_evaluation},
+                         .evaluate_every = r->eval_every,
+                         .evaluation = s->eval ? &eval : NULL,
+                         .evaluation_batches = r->eval_batches ? r->eval_batches : 8,
+                         .timeline = s->in->trace ? &timeline : NULL};
+  mal_train_summary summary;
+  mal_page start;
+  mal_page_init(&start, s->arena, page->colour);
+  if (!s->in->json) mal_report_training_start(&start, &s->t);
+  say(s, &start, s->in->json ? mal_training_start_json(&s->t, s->arena) : NULL);
+  struct sigaction action = {.sa_handler = interrupt};
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+  mal_status status = mal_train_run(s->arena, &q, &summary, e);
+  if (status) return status;
+  if (s->in->trace) status = mal_timeline_write_chrome(&timeline, s->in->trace, e);
+  if (s->in->json)
+    say(s, NULL, mal_training_end_json(&s->t, &summary));
+  else
+    mal_report_training_end(page, &s->t, &summary);
+  return status;
+}
+
+int mal_cmd_train(int argc, char **argv) {
+  const mal_verb *verb = mal_verb_named("train");
+  mal_arena arena;
+  mal_error e = {0};
+  mal_inputs in;
+  mal_page page;
+  mal_arena_init(&arena);
+  mal_page_init(&page, &arena, mal_colour());
+  int count;
+  char **all = with_defaults(&arena, argc, argv, &count);
+  mal_status status = mal_inputs_parse(&arena, mal_train_options, mal_train_option_count, count, all, &in, &e);
+  session s = {.arena = &arena, .in = &in};
+  if (!status && in.help) {
+    mal_help_verb(&page, verb);
+  } else if (!status && (status = check_run(&in, &e)) == MAL_OK) {
+    count_ranks(&arena, &in, names(argc, argv, "--on") || names(argc, argv, "--from"));
+    s.plan = MAL_NEW(&arena, mal_plan), s.program = MAL_NEW(&arena, mal_program);
+    s.t.command = mal_report_command(&arena, argc, argv);
+    status = open_all(&s, &e);
+    if (!status) status = go(&s, &page, &e);
+    mal_data_close(s.data), mal_data_close(s.eval);
+  }
+  int code = mal_cli_finish(verb, &page, status, &e);
+  mal_arena_free(&arena);
+  return code;
+}
