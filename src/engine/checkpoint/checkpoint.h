@@ -58,6 +58,6 @@ mal_status mal_checkpoint_find(mal_arena *a, mal_files *f, const char *folder, m
                                mal_error *e);
 /* By each rank of the new layout: fills param (all pieces) and moments (all shards) of s. Tensors are matched by name; a
  * tensor that is missing or has another shape is named. Any thread may call. */
-mal_status mal_checkpoint_load(const mal_checkpoint_found *found, const mal_tensors *t, mal_rank_state *s,
+mal_status mal_checkpoint_load(const mal_checkpoint_found *found, const mal_tensors *t, const mal_rank_state *s,
                                mal_error *e);
 #endif

@@ -279,7 +279,7 @@ static mal_status check_all_found(const loading *l, mal_error *e) {
   return MAL_OK;
 }
 
-mal_status mal_checkpoint_load(const mal_checkpoint_found *found, const mal_tensors *t, mal_rank_state *s,
+mal_status mal_checkpoint_load(const mal_checkpoint_found *found, const mal_tensors *t, const mal_rank_state *s,
                                mal_error *e) {
   mal_arena a = {0};
   loading l = {.found = found, .tensors = t, .buffer = mal_alloc(&a, SHARD_BUFFER_BYTES)};
