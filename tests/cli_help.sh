@@ -14,7 +14,8 @@ narrow() { python3 -c 'import sys; sys.exit(any(len(l.rstrip("\n")) > 80 for l i
 "$MALHA" >/dev/null || fail "malha alone"
 "$MALHA" | narrow >&2 || fail "malha alone is wider than 80 columns"
 "$MALHA" --version | grep -Eq '^malha [0-9]+\.[0-9]+' || fail "--version"
-for verb in plan lower train validate data models machines; do
+verbs=$("$MALHA" | sed -n 's/^ *malha \([a-z]*\) .*/\1/p' | sort -u)
+for verb in $verbs; do
   "$MALHA" | grep -q "malha $verb" || fail "$verb is not in the overview"
   "$MALHA" $verb --help >/dev/null || fail "$verb --help"
   "$MALHA" $verb --help | narrow >&2 || fail "$verb --help is wider than 80 columns"
@@ -23,12 +24,12 @@ for verb in plan lower train validate data models machines; do
 done
 "$MALHA" plan --help | grep -q 'global-batch' || fail "the job's options are missing in plan --help"
 "$MALHA" plan --help | grep -q 'recompute=' || fail "the layout's keys are missing in plan --help"
-for page in malha plan lower train validate data models machines; do
+for page in malha $verbs; do
   file=$here/docs/man/malha-$page.1
   [ $page = malha ] && file=$here/docs/man/malha.1
   "$MALHA" help --man $page | cmp -s - "$file" || fail "$file is not what malha help --man $page writes: run sh docs/man/make.sh"
 done
-for verb in plan lower train validate data models machines; do
+for verb in $verbs; do
   grep -q "malha $verb" "$here/docs/$verb.md" || fail "docs/$verb.md"
 done
 # In Portuguese too, where it was built.

@@ -7,7 +7,8 @@ case $MALHA in
 /*) ;;
 */*) [ -x "$MALHA" ] || MALHA=../../$MALHA ;;
 esac
-for page in malha plan lower train validate data models machines design; do
+# The verbs are those of the overview.
+for page in malha $("$MALHA" | sed -n 's/^ *malha \([a-z]*\) .*/\1/p' | sort -u); do
   file=malha-$page.1
   [ "$page" != malha ] || file=malha.1
   "$MALHA" help --man "$page" >"$file"

@@ -43,6 +43,10 @@ static const mal_section design_sections[] = {
     {N_("Files"), mal_design_options, &mal_design_option_count, false},
     {0},
 };
+static const mal_section probe_sections[] = {
+    {N_("Options"), mal_probe_options, &mal_probe_option_count, false},
+    {0},
+};
 
 static const char *const plan_examples[] = {
     N_("Llama-3-70B on four H100 servers, and how long 15T tokens would take"),
@@ -124,6 +128,16 @@ static const char *const design_examples[] = {
     "malha design check --expected cluster.yaml --found ibnetdiscover.txt",
     NULL,
 };
+static const char *const probe_examples[] = {
+    N_("This machine"),
+    "malha probe",
+    N_("A server elsewhere, from what its owner pasted: a machine file and a drawing"),
+    "malha probe --from topo.txt smi.xml ibstat.txt -o node.yaml --svg node.svg\n"
+    "malha plan llama-3-8b --on ./node.yaml --layout zero=3,micro-batch=1",
+    N_("Which links tensor and pipeline groups would ride on"),
+    "malha probe --from topo.txt --layout tp=4,pp=2",
+    NULL,
+};
 
 const mal_verb mal_verbs[] = {
     {"plan", mal_cmd_plan, N_("Does it fit, how fast is it, what does it cost? Which machine is better?"),
@@ -202,6 +216,20 @@ const mal_verb mal_verbs[] = {
         "extra ones, by leaf and rail.\n\n"
         "Exit status: 0 it can be built; 1 it cannot; 2 bad usage or input; 3 a fault."),
      design_sections, design_examples},
+    {"probe", mal_cmd_probe, N_("What is this machine made of, and where do ranks go on it?"),
+     N_("find out what a node is made of"), N_("[--from FILE...] [OPTION...]"),
+     N_("Finds GPUs, NVLinks and NVSwitches, the PCIe tree, CPUs and NUMA nodes, NICs, drives and memory: of the live "
+        "machine, or "
+        "with --from of one elsewhere, from listings that people paste. Each file is recognised by its content and "
+        "several merge "
+        "into one node: nvidia-smi topo -m, topo -p2p, -q -x and nvlink --status, NCCL's topology XML, lstopo, lspci, "
+        "ibstat, "
+        "/sys/class/infiniband.\n\n"
+        "Shows the node as a tree, and for each rank its GPU, NUMA node, cores and NIC by PCIe distance. What the "
+        "files do not "
+        "say is listed, never guessed.\n\n"
+        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
+     probe_sections, probe_examples},
 };
 const int mal_verb_count = sizeof mal_verbs / sizeof *mal_verbs;
 

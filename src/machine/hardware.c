@@ -45,6 +45,8 @@ const mal_field mal_gpu_table[] = {
     TEXT("title", title, true),
     TEXT("architecture", architecture, true),
     TEXT("default_node", default_node, true),
+    TEXT("pci_ids", pci_ids, false),
+    TEXT("products", products, false),
     NEEDED("fp32_flops", flops[MAL_F32]),
     VALUE("tf32_flops", flops[MAL_TF32]),
     NEEDED("bf16_flops", flops[MAL_BF16]),

@@ -31,7 +31,8 @@ typedef enum mal_attention_kernel {                  /* who computes the attenti
 typedef struct mal_gpu {
   char *name, *title, *architecture; /* "h100-80-sxm", "NVIDIA H100 SXM5 80GB", "sm90" */
   char *default_node;                /* catalogue name of the node taken when only the GPU is named */
-  mal_value flops[MAL_DTYPES];       /* dense peak by type; value 0 = no hardware */
+  char *pci_ids, *products;    /* how a driver names it: PCI device ids, blanks between; product names, "; " between */
+  mal_value flops[MAL_DTYPES]; /* dense peak by type; value 0 = no hardware */
   mal_value memory_bytes, memory_bytes_per_s, l2_bytes, sms, tdp_w, idle_w;
   mal_value nvlink_links, nvlink_bytes_per_s; /* all links of one GPU together, one direction; 0 = none */
   mal_value pcie_bytes_per_s;                 /* x16 (or what the card has), one direction, before protocol loss */
