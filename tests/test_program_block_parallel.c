@@ -266,6 +266,28 @@ static void adapters_train_alone(void **state) {
   assert_true(count_ops(b, MAL_L_F, MAL_OP_CAST) >= 7 && count_ops(b, MAL_L_BW, MAL_OP_CAST) >= 7);
 }
 
+/* What no buffer shows is said by the instruction: passes of an unfused softmax, both copies of a cast, an 8-bit core. */
+static void passes_are_said(void **state) {
+  (void)state;
+  mal_plan *plan =
+      plan_of("gpt3-7.5b", "8xa100-sxm", "tp=8,attention=unfused,micro-batch=1", "megatron", "{seq: 2048}");
+  const mal_block *b = lower_layer(plan, 0, 0, false); /* 4 heads of 32 a rank: in fours */
+  const mal_instruction *i = find_op(b, MAL_L_F, MAL_OP_SOFTMAX, 0);
+  assert_int_equal(mal_moved_bytes(i, &b->sizes[i->sizes]), 0);
+  plan = plan_of("gpt3-7.5b", "8xa100-sxm", "tp=8,attention=unfused,micro-batch=1", "megatron", "{seq: 8192}");
+  b = lower_layer(plan, 0, 0, false); /* too long */
+  i = find_op(b, MAL_L_F, MAL_OP_SOFTMAX, 0);
+  assert_int_equal(mal_moved_bytes(i, &b->sizes[i->sizes]), 3 * (int64_t)mal_instruction_bytes(b, i));
+  static const char *const machines[] = {"8xh100-sxm", "8xb200-sxm"};
+  for (int k = 0; k < 2; k++) { /* 16 bits read; two copies in 8 bits, one where either order will do */
+    plan = plan_of("llama-3-8b", machines[k], "tp=1", "megatron", "{seq: 4096, precision: fp8}");
+    plan->profile->fp8_amax_pass = false;
+    b = lower_layer(plan, 0, 0, false);
+    i = find_op(b, MAL_L_F, MAL_OP_CAST, 0);
+    assert_int_equal(mal_moved_bytes(i, &b->sizes[i->sizes]), (k ? 3 : 4) * b->sizes[i->sizes].v[0]);
+  }
+}
+
 /* A fused adapter adds in its products: no sum of two activations but the two of the residual stream, no more traffic, and the same
  * products. */
 static void fused_adapters_add_in_products(void **state) {
@@ -324,6 +346,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(units_are_gathered_and_scattered, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(gradients_are_summed, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(adapters_train_alone, open_arena, close_arena),
+      cmocka_unit_test_setup_teardown(passes_are_said, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(fused_adapters_add_in_products, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(low_precision_is_for_linear_layers, open_arena, close_arena),
   };

@@ -30,9 +30,14 @@ static void memory_risk(void **state) {
     assert_float_equal(mal_fit_probability(&p, mal_fit_budget(&p, 80, share), 80), share, 1e-9);
     assert_float_equal(mal_memory_quantile(&p, mal_fit_budget(&p, 80, share), share), 80, 1e-6);
   }
-  mal_profile unknown = {.name = (char *)"x"}, own = {.name = (char *)"malha"};
+  mal_arena a;
+  mal_error e;
+  mal_profile unknown = {.name = (char *)"x"}, own;
+  mal_arena_init(&a);
+  assert_ok(mal_profile_load(&a, "malha", &own, &e), e);
   assert_true(mal_memory_sigma(&own) < mal_memory_sigma(&unknown));
   assert_true(mal_fit_budget(&unknown, 80, mal_fit_confidence) < 79.6); /* never 79.6 of 80 by default */
+  mal_arena_free(&a);
 }
 
 static void closeness(void **state) {

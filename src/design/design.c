@@ -67,8 +67,7 @@ void mal_design_find(mal_arena *a, mal_design *d, int severity, const char *form
 /* --- counting nodes -------------------------------------------------------------------------------------------------- */
 
 static double failures_of(const mal_machine *m) {
-  bool a100 = m->gpu->architecture && strcmp(m->gpu->architecture, "sm80") == 0;
-  return (a100 ? MAL_FAILURES_A100 : MAL_FAILURES_H100) * (double)m->node->gpus / 8; /* measured on 8-GPU nodes */
+  return mal_node_failures(m->gpu->failures_per_node_day.value, (double)m->node->gpus);
 }
 
 /* Fewest spares that suffice with the chance wanted: nodes in repair are Poisson with mean nodes · rate · repair. */

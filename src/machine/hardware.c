@@ -64,6 +64,8 @@ const mal_field mal_gpu_table[] = {
     VALUE("nvlink_bytes_per_s", nvlink_bytes_per_s),
     NEEDED("pcie_bytes_per_s", pcie_bytes_per_s),
     {.key = "p2p", .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, p2p)},
+    {.key = "transposes_fp8", .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, transposes_fp8)},
+    VALUE("failures_per_node_day", failures_per_node_day),
     {.key = "calibration", .kind = MAL_FIELD_SECTION, .section = calibration_table},
     {0},
 };

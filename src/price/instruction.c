@@ -3,9 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Megatron's fused softmax kernel takes 4 rows of attention batches at once, scores of 16 < length <= 4096 (megatron/core/fusions/
- * fused_softmax.py, is_kernel_available); otherwise scale, mask, softmax and two casts run one after another. */
-static const double slow_softmax = 3;
 static const double host_copy =
     0.88; /* pinned copies reach .87 to .88 of x16 (nvbandwidth on H200, stas00/ml-engineering) */
 /* CPU Adam with AVX streams its states at most at what memory gives; DeepSpeed's reaches about half (arXiv 2101.06840, table 4). */
@@ -56,42 +53,18 @@ static double host_time(const mal_machine *m, double bytes) {
   return bytes / (host_memory * (rate > 0 ? rate : m->gpu->pcie_bytes_per_s.value));
 }
 
-static bool has_softmax_kernel(const mal_sizes *s) {
-  return s->v[1] > 16 && s->v[1] <= 4096 && s->v[1] % 4 == 0 && s->v[0] / s->v[1] % 4 == 0;
-}
-
 bool mal_block_has_experts(const mal_plan *plan, const mal_block *b) {
   return b->kind < plan->model.n_kinds && plan->model.kinds[b->kind].mlp == MAL_MLP_MOE;
 }
 
-/* From 16 bits to the products' type: rows for this product, columns for the one that reads the transpose (backward), except
- * where the hardware transposes fp8 operands itself (from sm100 on, one scale a tensor). Scales of blocks of 32 or 16 elements
- * (OCP MX 1.0; NVFP4, arXiv 2509.25149); nvfp4 and fp8 scaled by the tensor itself read it once more for its maximum. */
-static double quantise_bytes(const mal_plan *plan, double elements) {
-  const char *architecture = plan->machine.gpu->architecture;
-  switch (plan->job.precision) {
-  case MAL_P_MXFP8: return elements * (2 + 2 * (1 + 1.0 / 32));
-  case MAL_P_NVFP4: return elements * (2 + 2 + 2 * (0.5 + 1.0 / 16));
-  default: {
-    bool transposes = architecture && strcmp(architecture, "sm100") >= 0 && strlen(architecture) > 4;
-    return elements * (2 + (transposes ? 1 : 2) + (plan->profile->fp8_amax_pass ? 2 : 0));
-  }
-  }
-}
-
 static double memory_time(const mal_plan *plan, const mal_block *b, const mal_instruction *i) {
   const mal_machine *m = &plan->machine;
-  const mal_sizes *s = &b->sizes[i->sizes];
-  double bytes = mal_instruction_bytes(b, i);
+  double bytes = mal_instruction_bytes(b, i), moved = (double)mal_moved_bytes(i, &b->sizes[i->sizes]);
   if (on_host(b, i)) return host_time(m, bytes);
-  if (i->op == MAL_OP_CAST && (i->dtype == MAL_F8 || i->dtype == MAL_F4)) bytes = quantise_bytes(plan, (double)s->v[0]);
-  if (i->op == MAL_OP_ACTIVATION && plan->profile->fused_experts && mal_block_has_experts(plan, b)) bytes = 0;
+  if (moved > 0) bytes = moved;
+  if (i->flags & MAL_INS_INSIDE) bytes = 0;
   if (i->cause != MAL_TIME_OPTIMIZER)
-    bytes *= plan->profile->memory_pass.value; /* kernels over many tensors at once are fused */
-  if (i->op == MAL_OP_PERMUTE && plan->profile->permute_passes > 1) bytes *= (double)plan->profile->permute_passes;
-  if (i->op == MAL_OP_SOFTMAX && plan->profile->fused_softmax) {
-    if (!has_softmax_kernel(s)) bytes *= slow_softmax;
-  }
+    bytes *= plan->profile->memory_pass.value; /* an optimizer's kernels take many tensors */
   return bytes / mal_memory_rate(m) + m->gpu->cal.launch_s.value;
 }
 
@@ -110,7 +83,7 @@ int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i, cons
   case MAL_OP_MATMUL: return i->flags & MAL_INS_GROUPED ? 1 + (int)((double)s->v[3] * kernels_per_expert(plan, i)) : 1;
   case MAL_OP_ATTENTION: return grad ? 3 : 1;
   case MAL_OP_NORM: return grad ? 2 : 1;
-  case MAL_OP_SOFTMAX: return has_softmax_kernel(s) ? 1 : 6; /* scale, mask, cast, softmax, cast back, copies */
+  case MAL_OP_SOFTMAX: return mal_moved_bytes(i, s) ? 6 : 1; /* scale, mask, cast, softmax, cast back, copies */
   case MAL_OP_ROUTE: return 4;
   case MAL_OP_PERMUTE: return 2;
   case MAL_OP_RECV: return 0;
@@ -128,7 +101,7 @@ double mal_price_instruction(const mal_plan *plan, const mal_block *b, const mal
   const mal_sizes *s = &b->sizes[i->sizes];
   if (host_s) *host_s = mal_host_time(plan, mal_instruction_kernels(plan, i, s));
   switch (i->op) {
-  case MAL_OP_MATMUL: return mal_product_time(plan, i, s, mal_instruction_bytes(b, i));
+  case MAL_OP_MATMUL: return mal_product_time(plan, b, i);
   case MAL_OP_ATTENTION: return mal_attention_time(plan, i, s, mal_instruction_bytes(b, i));
   case MAL_OP_COLLECTIVE:
   case MAL_OP_SEND:

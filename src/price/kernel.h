@@ -16,7 +16,7 @@
 #define MAL_PRICE_KERNEL_H
 #include "price/price.h"
 
-double mal_product_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s, double bytes);
+double mal_product_time(const mal_plan *plan, const mal_block *b, const mal_instruction *i);
 double mal_attention_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s, double bytes);
 /* A collective, an exchange between neighbours (SEND), a RECV (0: the SEND carries it). */
 mal_collective_time mal_communication_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s);

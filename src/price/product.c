@@ -63,7 +63,9 @@ static double core_rate(const mal_gpu *g, double peak, const mal_sizes *s) {
   return peak * g->cal.attention[MAL_ATT_UNFUSED].value * fill;
 }
 
-double mal_product_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s, double bytes) {
+double mal_product_time(const mal_plan *plan, const mal_block *b, const mal_instruction *i) {
+  const mal_sizes *s = &b->sizes[i->sizes];
+  double bytes = mal_instruction_bytes(b, i);
   const mal_gpu *g = plan->machine.gpu;
   double m = (double)s->v[0], n = (double)s->v[1], k = (double)s->v[2], batch = (double)(s->v[3] > 0 ? s->v[3] : 1),
          rate;
@@ -77,7 +79,7 @@ double mal_product_time(const mal_plan *plan, const mal_instruction *i, const ma
   }
   rate *= worst_alignment(i, s);
   bool sums = i->flags & MAL_INS_ACCUMULATE && i->flags & MAL_INS_WEIGHT_GRAD;
-  double read_and_written = sums ? 2 * m * n * batch * (double)plan->profile->grad_bytes : 0;
+  double read_and_written = sums ? 2 * (double)b->buffers[i->out[0]].bytes : 0;
   double seen = sum_seen * read_and_written / mal_memory_rate(&plan->machine);
   return fmax(2 * m * n * k * batch / rate, bytes / mal_memory_rate(&plan->machine)) + seen + g->cal.launch_s.value;
 }
@@ -100,7 +102,7 @@ static mal_dtype core_type(const mal_plan *plan, const mal_instruction *i) {
 double mal_attention_time(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s, double bytes) {
   const mal_gpu *g = plan->machine.gpu;
   double unused, peak = mal_gemm_peak(g, core_type(plan, i), &unused); /* the core stays 16-bit under fp8, */
-  if (plan->profile->fp8_attention) peak *= fp8_core;                  /* unless the framework says otherwise */
+  if (i->flags & MAL_INS_LOW_CORE) peak *= fp8_core;                   /* unless the framework says otherwise */
   double share = g->cal.attention[attention_kernel(plan)].value;
   if (share <= 0) share = g->cal.attention[MAL_ATT_UNFUSED].value;
   if (i->flags & MAL_INS_GRAD) share *= g->cal.attention_backward.value;

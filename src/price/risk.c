@@ -1,15 +1,13 @@
 #include "price/risk.h"
 #include <math.h>
-#include <string.h>
 
 const double mal_fit_confidence = 0.9;
 
-/* Of profiles without runs: over those with some (bench/fit). The engine counts its own bytes. */
-static const double sigma_framework = 0.07, sigma_own = 0.005;
+/* Of profiles without runs: over those with some (bench/memory). */
+static const double sigma_framework = 0.07;
 
 double mal_memory_sigma(const mal_profile *profile) {
-  if (profile->memory_sigma > 0) return profile->memory_sigma;
-  return strcmp(profile->name, "malha") == 0 ? sigma_own : sigma_framework;
+  return profile->memory_sigma > 0 ? profile->memory_sigma : sigma_framework;
 }
 
 static double normal_below(double z) { return 0.5 * erfc(-z / M_SQRT2); }

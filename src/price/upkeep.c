@@ -3,7 +3,6 @@
 #include "program/lower_block.h"
 #include "reliability/reliability.h"
 #include <math.h>
-#include <string.h>
 
 /* One node and one scalable unit of 32 nodes write what "better" storage gives in the DGX SuperPOD H100 reference architecture
  * (RA-11333-001, table 6). Restart after a failure: judgement. */
@@ -34,9 +33,8 @@ static double checkpoint_bytes(const mal_program *p) {
 }
 
 static double mttf_s(const mal_plan *plan) {
-  bool a100 = plan->machine.gpu->architecture && strcmp(plan->machine.gpu->architecture, "sm80") == 0;
-  double rate = a100 ? MAL_FAILURES_A100 : MAL_FAILURES_H100; /* measured on 8-GPU nodes */
-  return mal_mttf_s(rate * (double)plan->machine.gpus_per_node / 8, plan->machine.nodes);
+  const mal_machine *m = &plan->machine;
+  return mal_mttf_s(mal_node_failures(m->gpu->failures_per_node_day.value, (double)m->gpus_per_node), m->nodes);
 }
 
 mal_upkeep mal_upkeep_of(const mal_program *p) {

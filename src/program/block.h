@@ -100,4 +100,9 @@ double mal_model_flops(const mal_instruction *i, const mal_sizes *s);
 
 /* Bytes that an instruction reads and writes: the sum of its operands, what it adds to counted twice, of a table its rows. */
 double mal_instruction_bytes(const mal_block *b, const mal_instruction *i);
+/* Bytes that it moves where that is more than its operands; 0: as they are. */
+int64_t mal_moved_bytes(const mal_instruction *i, const mal_sizes *s);
+/* Megatron's fused softmax takes 4 rows of attention batches at once, 16 < length <= 4096 (megatron/core/fusions/fused_softmax.py,
+ * is_kernel_available). */
+bool mal_has_softmax_kernel(const mal_sizes *s);
 #endif

@@ -156,6 +156,9 @@ void mal_ring_backward(mal_builder *b, const mal_emit *i);
 /* --- pack.c --- */
 mal_status mal_place_buffers(mal_builder *b, mal_block *out);
 
+/* --- moved.c --- */
+void mal_say_moved(const mal_builder *b, mal_block *out);
+
 /* --- linear.c: products with weights, cut over tp, in low precision, with LoRA --- */
 typedef enum mal_cut { MAL_CUT_NONE, MAL_CUT_COLUMN, MAL_CUT_ROW } mal_cut;
 typedef struct mal_linear {

@@ -66,7 +66,9 @@ typedef enum mal_flag {
   MAL_INS_RECOMPUTED = 128,
   MAL_INS_GROUPED = 256,     /* one kernel over `batch` experts with their own row counts */
   MAL_INS_SAVES_INPUT = 512, /* profile: keep the input for backward though its gradient could do without */
-  MAL_INS_MAX = 1024         /* a collective takes the largest rather than the sum */
+  MAL_INS_MAX = 1024,        /* a collective takes the largest rather than the sum */
+  MAL_INS_INSIDE = 2048,     /* runs inside the kernel before: no pass of its own over memory */
+  MAL_INS_LOW_CORE = 4096    /* an attention core whose products are in 8 bits */
 } mal_flag;
 
 /* Why time is spent: the rows of "time by cause". */
@@ -112,6 +114,7 @@ typedef enum mal_memory_cause {
  *   ATTENTION    sequences, q_len, kv_len, q_heads, kv_heads, d_qk, d_v, window (0 none)
  *   SOFTMAX, NORM, CROSS_ENTROPY, ROUTE, REDUCE_ROWS   rows, cols
  *   ROPE, ACTIVATION, DROPOUT, CAST, ADD, FILL, SCALE, PERMUTE, SUM_SQUARES, OPTIMIZER, EMBED   elements
+ *   SOFTMAX, CAST, PERMUTE   and then bytes moved, where the framework passes over memory more often than its operands say
  *   COLLECTIVE   bytes of the whole buffer: all-reduce its size, all-gather the gathered size, reduce-scatter the input
  *                size, all-to-all what one rank sends to all (itself included), broadcast its size
  *   SEND, RECV, COPY   bytes. A SEND with an output exchanges: to the next member of its group, from the one before.

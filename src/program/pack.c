@@ -439,5 +439,6 @@ mal_status mal_place_buffers(mal_builder *b, mal_block *out) {
     if (place_group(b, out, g, number) != MAL_OK) return MAL_FAULT;
   out->buffers = MAL_ARRAY(b->a, mal_buffer, out->n_buffers);
   for (int i = 0; i < out->n_buffers; i++) out->buffers[i] = b->buffers[order[i]];
+  mal_say_moved(b, out);
   return MAL_OK;
 }

@@ -10,7 +10,7 @@ typedef struct mal_flag_row {
   int flag;
   const char *name;
 } mal_flag_row;
-enum { MAL_FLAG_ROWS = 11 };
+enum { MAL_FLAG_ROWS = 13 };
 extern const mal_flag_row mal_flag_rows[MAL_FLAG_ROWS];
 
 /* Meaning of each size of an opcode, NULL-terminated. */

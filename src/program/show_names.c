@@ -25,6 +25,8 @@ const mal_flag_row mal_flag_rows[] = {
     {MAL_INS_GROUPED, "grouped"},
     {MAL_INS_SAVES_INPUT, "saves-input"},
     {MAL_INS_MAX, "max"},
+    {MAL_INS_INSIDE, "inside"},
+    {MAL_INS_LOW_CORE, "8-bit-core"},
 };
 static_assert(sizeof mal_flag_rows / sizeof *mal_flag_rows == MAL_FLAG_ROWS, "as declared");
 
@@ -33,11 +35,14 @@ const char *const *mal_size_names(int op) {
   static const char *const attention[] = {"sequences", "q_len", "kv_len", "q_heads", "kv_heads",
                                           "d_qk",      "d_v",   "window", NULL};
   static const char *const table[] = {"rows", "cols", NULL}, *const list[] = {"elements", NULL};
-  static const char *const bytes[] = {"bytes", NULL};
+  static const char *const bytes[] = {"bytes", NULL}, *const moved[] = {"elements", "moved", NULL};
+  static const char *const table_moved[] = {"rows", "cols", "moved", NULL};
   switch (op) {
   case MAL_OP_MATMUL: return matmul;
   case MAL_OP_ATTENTION: return attention;
-  case MAL_OP_SOFTMAX:
+  case MAL_OP_SOFTMAX: return table_moved;
+  case MAL_OP_CAST:
+  case MAL_OP_PERMUTE: return moved;
   case MAL_OP_NORM:
   case MAL_OP_CROSS_ENTROPY:
   case MAL_OP_ROUTE:
