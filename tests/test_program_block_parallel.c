@@ -274,7 +274,7 @@ static void passes_are_said(void **state) {
   const mal_block *b = lower_layer(plan, 0, 0, false); /* 4 heads of 32 a rank: in fours */
   const mal_instruction *i = find_op(b, MAL_L_F, MAL_OP_SOFTMAX, 0);
   assert_int_equal(mal_moved_bytes(i, &b->sizes[i->sizes]), 0);
-  plan = plan_of("gpt3-7.5b", "8xa100-sxm", "tp=8,attention=unfused,micro-batch=1", "megatron", "{seq: 8192}");
+  plan = plan_of("llama-3-8b", "8xa100-sxm", "tp=8,attention=unfused,micro-batch=1", "megatron", "{seq: 8192}");
   b = lower_layer(plan, 0, 0, false); /* too long */
   i = find_op(b, MAL_L_F, MAL_OP_SOFTMAX, 0);
   assert_int_equal(mal_moved_bytes(i, &b->sizes[i->sizes]), 3 * (int64_t)mal_instruction_bytes(b, i));

@@ -32,10 +32,10 @@ static void memory_risk(void **state) {
   }
   mal_arena a;
   mal_error e;
-  mal_profile unknown = {.name = (char *)"x"}, own;
+  mal_profile unknown = {.name = (char *)"x"}, *own;
   mal_arena_init(&a);
   assert_ok(mal_profile_load(&a, "malha", &own, &e), e);
-  assert_true(mal_memory_sigma(&own) < mal_memory_sigma(&unknown));
+  assert_true(mal_memory_sigma(own) < mal_memory_sigma(&unknown));
   assert_true(mal_fit_budget(&unknown, 80, mal_fit_confidence) < 79.6); /* never 79.6 of 80 by default */
   mal_arena_free(&a);
 }
