@@ -176,7 +176,7 @@ static void published(void **state) {
   print_message("%d groups: Spearman %.3f; regret mean %.3f, p90 %.3f, worst %.3f, %d failed\n", s->n, s->spearman_mean,
                 s->regret_mean, s->regret_p90, s->regret_max, s->n_failed);
   assert_true(s->n > 50);
-  assert_true(s->spearman_mean > 0.88); /* best of the peers on such runs: 0.78 to 0.87 */
+  assert_true(s->spearman_mean >= 0.9); /* best of the peers on such runs: 0.78 to 0.87 */
   int covered = 0, n = 0;
   for (int i = 0; i < v.count_oom; i++) /* hardly any run out of memory is called a sure fit */
     if (!v.judged_oom[i].skipped) n++, covered += v.judged_oom[i].fit_probability < mal_fit_confidence;
