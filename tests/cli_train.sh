@@ -18,7 +18,7 @@ model=layers=2,hidden=32,heads=4,kv_heads=2,vocab=256,gated=1
 small="--data $text --seq 32 --global-batch 8"
 
 # shellcheck disable=SC2086
-"$MALHA" train $model $small --steps 30 --lr 3e-3 --layout tp=2,pp=2,dp=2,micro-batch=1 --eval "$text" --json \
+"$MALHA" train $model $small --steps 15 --lr 1e-2 --layout tp=2,pp=2,dp=2,micro-batch=1 --eval "$text" --eval-batches 1 --json \
   --trace trace.json >lines || fail "run: $?"
 while IFS= read -r line; do
   printf '%s\n' "$line" | python3 "$here/tests/cli_schema.py" "$here/docs/schema/train.json" || fail "schema: $line"
@@ -28,7 +28,7 @@ import json
 lines = [json.loads(l) for l in open("lines")]
 steps = [l for l in lines if l["kind"] == "step"]
 end = lines[-1]
-assert lines[0]["kind"] == "start" and end["kind"] == "summary" and len(steps) == 30, len(steps)
+assert lines[0]["kind"] == "start" and end["kind"] == "summary" and len(steps) == 15, len(steps)
 assert steps[-1]["loss"] < steps[0]["loss"] - 1, (steps[0]["loss"], steps[-1]["loss"])
 assert abs(steps[0]["loss"] - 5.545) < 0.1, steps[0]["loss"]  # ln 256: nothing is known yet
 assert end["evaluation_loss"] < steps[0]["loss"] - 1

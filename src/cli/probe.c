@@ -1,13 +1,15 @@
 /* malha probe: what this machine, or one described by pasted listings, is made of. */
 #include "cli/cli.h"
 #include "core/file.h"
+#include "engine/measure.h"
 #include "report/answer.h"
+#include "report/measured.h"
 #include "report/node.h"
 #include <string.h>
 
 typedef struct options {
   const char *from, *output, *svg, *gpu, *layout;
-  bool json, help;
+  bool json, help, measure;
 } options;
 
 #define AT(member) offsetof(options, member)
@@ -20,6 +22,10 @@ const mal_option mal_probe_options[] = {
      N_("the GPU, where the files do not say it (malha machines)")},
     {"layout", 0, MAL_OPT_TEXT, AT(layout), "KEYS", NULL, NULL,
      N_("say which links the process groups of this layout ride on, as tp=8,pp=2")},
+    {"measure", 0, MAL_OPT_FLAG, AT(measure), NULL, NULL, NULL,
+     N_("measure this computer's cores, as the ranks of malha train: products, memory, copies between ranks, disk of "
+        "this "
+        "folder; with -o a machine file of it")},
     {"json", 0, MAL_OPT_FLAG, AT(json), NULL, NULL, NULL, N_("print JSON: docs/schema/probe.json")},
     {"help", 'h', MAL_OPT_FLAG, AT(help), NULL, NULL, NULL, N_("print this help")},
 };
@@ -104,6 +110,26 @@ static mal_status run(mal_arena *a, const options *o, const char *const *files, 
   return MAL_OK;
 }
 
+static mal_status measure(mal_arena *a, const options *o, int n, mal_page *page, const char *command, mal_error *e) {
+  mal_measured m;
+  if (n || o->svg || o->gpu || o->layout)
+    return mal_fail(e, MAL_BAD, _("--measure measures this computer; it goes with -o and --json only."));
+  mal_status s = mal_measure(a, ".", &m, e);
+  if (s == MAL_OK && o->output) {
+    const char *yaml = mal_measured_machine(a, &m);
+    s = mal_file_write(o->output, yaml, strlen(yaml), e);
+  }
+  if (s != MAL_OK || (o->output && strcmp(o->output, "-") == 0)) return s;
+  if (o->json) {
+    json_t *root = mal_measured_json(&m, command);
+    mal_page_put(page, "%s\n", mal_json_dump(a, root));
+    json_decref(root);
+  } else {
+    mal_report_measured(page, &m, command);
+  }
+  return MAL_OK;
+}
+
 int mal_cmd_probe(int argc, char **argv) {
   const mal_verb *verb = mal_verb_named("probe");
   mal_arena arena;
@@ -119,6 +145,8 @@ int mal_cmd_probe(int argc, char **argv) {
   files[0] = o.from;
   if (s == MAL_OK && o.help)
     mal_help_verb(&page, verb);
+  else if (s == MAL_OK && o.measure)
+    s = measure(&arena, &o, n + (o.from != NULL), &page, mal_report_command(&arena, argc, argv), &e);
   else if (s == MAL_OK)
     s = run(&arena, &o, o.from ? files : files + 1, n + (o.from != NULL), &page, mal_report_command(&arena, argc, argv),
             &e);

@@ -210,19 +210,21 @@ static void find_stretches(mal_arena *a, mal_rank *r, const mal_tensors *tensors
 static mal_status take_memory(mal_arena *a, mal_rank *r, mal_error *e) {
   const mal_stage *s = r->stage_plan;
   r->memory_bytes = s->total_bytes;
-  r->memory =
-      mmap(NULL, (size_t)r->memory_bytes + MAL_ALIGN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (r->memory == MAP_FAILED) {
-    r->memory = NULL;
+  r->mapping_bytes = r->memory_bytes + MAL_ALIGN;
+  r->mapping = mmap(NULL, (size_t)r->mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (r->mapping == MAP_FAILED) {
+    r->mapping = NULL;
     return mal_fail(e, MAL_FAULT, _("rank %d cannot have its %lld bytes: %s"), (int)r->rank, (long long)r->memory_bytes,
                     strerror(errno));
   }
-  madvise(r->memory, (size_t)r->memory_bytes, MADV_HUGEPAGE);
+  madvise(r->mapping, (size_t)r->mapping_bytes, MADV_HUGEPAGE);
+  /* What lasts ends where a line begins, so that nothing is lost between it and what is aligned. */
+  int64_t lasting = (2 * r->elements + 2 * r->state_elements) * (int64_t)sizeof(float);
+  r->memory = (char *)r->mapping + (mal_align(lasting) - lasting);
   r->param = (float *)(void *)r->memory;
   r->grad = r->param + r->elements;
   r->moments = r->grad + r->elements;
   char *at = (char *)(r->moments + 2 * r->state_elements);
-  at = r->memory + mal_align(at - r->memory);
   r->work = at; /* of gradient sync and optimizer */
   for (int i = 0; i < s->n_pools; i++) {
     r->pool[i] = at;
@@ -231,13 +233,13 @@ static mal_status take_memory(mal_arena *a, mal_rank *r, mal_error *e) {
     for (int64_t k = 0; k < s->pools[i].places; k++)
       r->free_place[i][r->n_free[i]++] = (int32_t)(s->pools[i].places - 1 - k);
   }
-  r->io = at;
+  r->scratch = at;
   return MAL_OK;
 }
 
 static int64_t most(int64_t x, int64_t y) { return x > y ? x : y; }
 
-/* Where io, messages and work lie behind the stash; checked against the planned total. */
+/* Where work, io and messages lie behind the stash; checked against the planned total. */
 static mal_status lay_out_scratch(mal_rank *r, const mal_block_plan *plans, mal_error *e) {
   const mal_stage *s = r->stage_plan;
   int64_t io = 0, work = 0;
@@ -251,16 +253,17 @@ static mal_status lay_out_scratch(mal_rank *r, const mal_block_plan *plans, mal_
     }
   r->half_bytes = r->program->boundary_bytes;
   r->message_bytes = mal_align(r->program->boundary_bytes);
+  bool messages = r->program->plan->layout.pp > 1;
+  char *end_work = r->work, *pass_work = r->scratch;
+  r->io = pass_work + work;
   r->outgoing = r->io + mal_align(io);
   r->incoming = r->outgoing + r->message_bytes;
-  bool messages = r->program->plan->layout.pp > 1;
-  char *pass_work = messages ? r->incoming + s->incoming * r->message_bytes : r->outgoing;
-  int64_t passes = pass_work + work - r->memory;
-  int64_t end = r->work - r->memory + most(r->sync->work_bytes, r->optimizer->work_bytes);
-  r->bucket = r->work; /* of the end of the step */
+  int64_t passes = (messages ? r->incoming + s->incoming * r->message_bytes : r->io + io) - r->memory;
+  int64_t end = end_work - r->memory + most(r->sync->work_bytes, r->optimizer->work_bytes);
+  r->bucket = end_work; /* of the end of the step */
   r->work = pass_work;
   r->used_bytes = most(passes, end);
-  if (r->used_bytes > r->memory_bytes + MAL_ALIGN)
+  if (r->used_bytes > r->memory_bytes)
     return mal_fail(e, MAL_FAULT, "rank %d needs %lld bytes, its plan says %lld", (int)r->rank,
                     (long long)r->used_bytes, (long long)r->memory_bytes);
   return MAL_OK;
@@ -314,8 +317,8 @@ mal_status mal_rank_open(mal_arena *a, const mal_rank_request *q, mal_rank *r, m
 }
 
 void mal_rank_close(mal_rank *r) {
-  if (r->memory) munmap(r->memory, (size_t)r->memory_bytes + MAL_ALIGN);
-  r->memory = NULL;
+  if (r->mapping) munmap(r->mapping, (size_t)r->mapping_bytes);
+  r->mapping = NULL;
 }
 
 void mal_rank_state_of(const mal_rank *r, mal_rank_state *s) {

@@ -66,10 +66,12 @@ typedef struct mal_rank {
   mal_comm *comm;
   mal_rank_facts facts;
   /* where */
-  char *memory;
+  void *mapping;
+  int64_t mapping_bytes;
+  char *memory;                     /* the arena, in the mapping */
   int64_t memory_bytes, used_bytes; /* the arena: planned bytes; what is laid out in it */
   float *param, *grad, *moments;
-  char *pool[3 * 256], *bucket, *work, *io, *outgoing, *incoming;
+  char *pool[3 * 256], *bucket, *work, *io, *outgoing, *incoming, *scratch; /* scratch: behind the stash */
   int64_t elements, state_elements, half_bytes, message_bytes;
   mal_chunk_place *chunks;
   mal_block_plan *sync, *optimizer;

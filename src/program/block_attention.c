@@ -70,7 +70,7 @@ static void set_sizes(mal_emit *i, const core *c) {
 
 /* Scratch of a fused backward kernel: dq summed in fp32 and one row sum a query (FlashAttention-2's dq_accum, dsoftmax_sum). */
 static void declare_scratch(mal_builder *b, const core *c) {
-  int64_t rows = c->sequences * c->q_len * c->q_heads, bytes = rows * 4 * (c->d_qk + 1);
+  int64_t rows = c->sequences * c->q_len * c->q_heads, bytes = mal_align(rows * 4 * (c->d_qk + 1));
   if (bytes > b->kernel_bytes) b->kernel_bytes = bytes;
 }
 

@@ -16,9 +16,16 @@ static inline float d_gelu_tanh(float x) {
   float t = tanh_of(ROOT_2_OVER_PI * (x + CUBIC * x * x * x));
   return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * ROOT_2_OVER_PI * (1.0f + 3.0f * CUBIC * x * x);
 }
-static inline float gelu(float x) { return 0.5f * x * (1.0f + erff(x * ROOT_1_OVER_2)); }
+/* The error function within 1.5e-7: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26. */
+static inline float error_function(float x) {
+  float size = x < 0 ? -x : x, t = 1.0f / (1.0f + 0.3275911f * size);
+  float p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  float value = 1.0f - p * mal_exp(-size * size);
+  return x < 0 ? -value : value;
+}
+static inline float gelu(float x) { return 0.5f * x * (1.0f + error_function(x * ROOT_1_OVER_2)); }
 static inline float d_gelu(float x) {
-  return 0.5f * (1.0f + erff(x * ROOT_1_OVER_2)) + x * ROOT_1_OVER_2_PI * mal_exp(-0.5f * x * x);
+  return 0.5f * (1.0f + error_function(x * ROOT_1_OVER_2)) + x * ROOT_1_OVER_2_PI * mal_exp(-0.5f * x * x);
 }
 static inline float silu(float x) { return x / (1.0f + mal_exp(-x)); }
 static inline float d_silu(float x) {
@@ -73,8 +80,7 @@ void mal_cpu_activation(mal_kernel_call *c) {
                                   [MAL_RELU] = {forward_relu, backward_relu},
                                   [MAL_RELU2] = {forward_relu2, backward_relu2}};
   bool grad = c->i->flags & MAL_INS_GRAD;
-  table[c->i->variant][grad](
-      &(acted){c->in[0], c->in[1], c->in[2], c->out[0], c->out[0], c->out[1], grad ? c->n_out[0] : c->n_out[0]});
+  table[c->i->variant][grad](&(acted){c->in[0], c->in[1], c->in[2], c->out[0], c->out[0], c->out[1], c->n_out[0]});
 }
 
 /* --- sums and copies -------------------------------------------------------------------------------------------------- */
