@@ -110,7 +110,7 @@ static void to_a_file_and_back(void **state) {
   (void)state;
   char path[64];
   malha_error e;
-  malha_plan *again;
+  malha_plan *again = NULL;
   malha_model *m = model("llama-3-8b");
   malha_machine *on = machine("8xh100-sxm");
   malha_plan *p = plan(m, on, NULL, "zero=3,micro-batch=1,recompute=full");

@@ -12,7 +12,8 @@
 #define MAL_CLONES
 #endif
 #endif
-#if !defined(MAL_CLONES) && defined(__x86_64__) && defined(__gnu_linux__)
+#if !defined(MAL_CLONES) && defined(__x86_64__) && defined(__gnu_linux__) &&                                           \
+    !defined(__clang__) /* clang 14's clones cannot be called from other files */
 #define MAL_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #elif !defined(MAL_CLONES)
 #define MAL_CLONES
