@@ -55,20 +55,20 @@ static mal_status broken(const toy *x, mal_error *err) {
 }
 
 /* All ranks agree on whether to leave: the flag goes through the same sum. */
-static mal_status one_rank(toy *x, mal_page *page, int32_t attempt, int32_t rank, mal_error *err) {
+static mal_status one_rank(toy *x, mal_job_page *page, int32_t attempt, int32_t rank, mal_error *err) {
   const mal_comm_backend *b = &mal_comm_shm;
   mal_members all = {.dims = 1, .extent = {RANKS}, .stride = {1}};
   mal_comm *c = b->end(x->world, rank);
   int64_t *mine = x->numbers[rank];
   int32_t group;
-  mal_page_rank(rank);
+  mal_job_rank(rank);
   mal_status status = b->group(c, &all, "dp", &group, err);
   for (int64_t step = x->saved; step < x->steps && !status; step++) {
-    mal_page_at(page, rank, step, 40 + (uint64_t)rank);
+    mal_place_set(&page->places[rank], step, 40 + (uint64_t)rank);
     if (x->pause_us) wait_us(x->pause_us);
     if (rank == x->fault_rank && step == x->fault_step && attempt == 0) return broken(x, err);
     for (int i = 0; i < N; i++) mine[i] = step + rank;
-    mine[0] = mal_page_leaves(page);
+    mine[0] = mal_job_leaves(page);
     mal_comm_call sum = {.op = MAL_ALL_REDUCE,
                          .dtype = MAL_I64,
                          .in = {mine},
@@ -89,7 +89,7 @@ static mal_status one_rank(toy *x, mal_page *page, int32_t attempt, int32_t rank
 typedef struct thread {
   pthread_t id;
   toy *x;
-  mal_page *page;
+  mal_job_page *page;
   int32_t rank, attempt;
   mal_status status;
   mal_error error;
@@ -102,7 +102,7 @@ static void *as_thread(void *of) {
   return NULL;
 }
 
-static mal_status run(void *context, mal_page *page, int32_t attempt, int32_t rank, mal_error *err) {
+static mal_status run(void *context, mal_job_page *page, int32_t attempt, int32_t rank, mal_error *err) {
   toy *x = context;
   x->worker[rank < 0 ? 0 : rank] = getpid();
   if (rank >= 0) {

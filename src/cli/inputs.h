@@ -5,8 +5,9 @@
 #include "plan/plan.h"
 
 typedef struct mal_run_flags { /* of train; 0: not given */
-  const char *data, *eval;
-  int64_t ranks, steps, warmup, eval_every, eval_batches, seed;
+  const char *data, *eval, *out;
+  int64_t ranks, steps, warmup, eval_every, eval_batches, seed, checkpoint_every, restarts;
+  bool resume;
   int rate; /* mal_rate_schedule */
   double lr, weight_decay, clip, beta1, beta2;
 } mal_run_flags;

@@ -3,10 +3,11 @@
 #include "engine/choose.h"
 #include "engine/data/data.h"
 #include "engine/data/tokens.h"
+#include "engine/keep.h"
+#include "engine/where.h"
 #include "machine/here.h"
 #include "report/answer.h"
 #include "report/training.h"
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,19 +38,19 @@ const mal_option mal_train_options[] = {
     {"beta2", 0, MAL_OPT_NUMBER, AT(run.beta2), "X", NULL, NULL, N_("AdamW's second moment keeps (default: 0.95)")},
     {"seed", 0, MAL_OPT_COUNT, AT(run.seed), "N", NULL, NULL,
      N_("of initial weights and the data's order (default: 0)")},
+    {"out", 'o', MAL_OPT_TEXT, AT(run.out), "DIR", NULL, NULL, N_("keep checkpoints there, the last when it ends")},
+    {"checkpoint-every", 0, MAL_OPT_POSITIVE, AT(run.checkpoint_every), "N", NULL, NULL,
+     N_("steps between checkpoints (default: at the end)")},
+    {"resume", 0, MAL_OPT_FLAG, AT(run.resume), NULL, NULL, NULL,
+     N_("go on from the newest checkpoint in --out, written under any layout")},
+    {"restarts", 0, MAL_OPT_POSITIVE, AT(run.restarts), "N", NULL, NULL,
+     N_("start again from the last checkpoint when a rank dies, at most N times")},
     {"trace", 0, MAL_OPT_TEXT, AT(trace), "FILE", NULL, NULL,
      N_("write the last step as a trace for Perfetto, instruction by instruction")},
 };
 const int mal_train_option_count = sizeof mal_train_options / sizeof *mal_train_options;
 
 static const double LINE_EVERY_S = 0.5; /* quick steps share a line; JSON has them all */
-
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int number) {
-  (void)number;
-  interrupted = 1;
-}
 
 /* --- what is asked -------------------------------------------------------------------------------------------------------- */
 
@@ -89,6 +90,11 @@ static mal_status check_run(const mal_inputs *in, mal_error *e) {
   if (!r->data)
     return mal_fail(e, MAL_BAD, _("On which data? Add --data FILE: token files (malha data writes them) or text."));
   if (in->n_machines > 1) return mal_fail(e, MAL_BAD, _("One machine at a time: --on names %d."), in->n_machines);
+  if (!r->out && (r->resume || r->restarts || r->checkpoint_every))
+    return mal_fail(e, MAL_BAD, _("%s needs --out DIR, where the checkpoints lie."),
+                    r->resume     ? "--resume"
+                    : r->restarts ? "--restarts"
+                                  : "--checkpoint-every");
   if (!(r->beta1 < 1) || !(r->beta2 < 1)) return mal_fail(e, MAL_BAD, _("--beta1 and --beta2 must be below 1."));
   return MAL_OK;
 }
@@ -129,7 +135,9 @@ typedef struct session {
   mal_program *program;
   mal_estimate estimate;
   mal_data *data, *eval;
-  double told_s; /* when the last line was written */
+  mal_keep keep;
+  const mal_job_page *job; /* of the worker */
+  double told_s;           /* when the last line was written */
 } session;
 
 static void say(session *s, mal_page *page, json_t *json) {
@@ -147,7 +155,7 @@ static void say(session *s, mal_page *page, json_t *json) {
 
 static void tell_step(void *context, const mal_train_step *step, bool *leave) {
   session *s = context;
-  if (interrupted) *leave = true;
+  if (mal_job_leaves(s->job)) *leave = true;
   bool ends = step->step == s->t.first_step + 1 || step->step == s->t.steps || *leave;
   if (!s->in->json && !ends && mal_now_s() - s->told_s < LINE_EVERY_S) return;
   s->told_s = mal_now_s();
@@ -204,48 +212,105 @@ static mal_status open_all(session *s, mal_error *e) {
   return MAL_OK;
 }
 
-static mal_status go(session *s, mal_page *page, mal_error *e) {
+static mal_status restore(void *context, const mal_rank_state *state, mal_error *e) {
+  return mal_keep_restore(&((session *)context)->keep, state, e);
+}
+
+static mal_status save(void *context, const mal_rank_state *state, int64_t step, mal_error *e) {
+  return mal_keep_save(&((session *)context)->keep, state, step, e);
+}
+
+static mal_status saved(void *context, int64_t step, int64_t sequences, mal_error *e) {
+  return mal_keep_saved(&((session *)context)->keep, step, sequences, e);
+}
+
+static mal_status open_checkpoints(session *s, bool resume, mal_train_request *q, mal_error *e) {
+  if (!s->in->run.out) return MAL_OK;
+  mal_status status =
+      mal_keep_open(s->arena, &s->keep, &mal_files_disk, s->in->run.out, s->plan, (uint64_t)s->in->run.seed, resume, e);
+  if (status) return status;
+  q->hooks.restore = restore, q->hooks.save = save, q->hooks.saved = saved;
+  q->save_every = s->in->run.checkpoint_every;
+  if (!s->keep.resumed) return MAL_OK;
+  const mal_checkpoint *from = &s->keep.from.says;
+  q->first_step = s->t.first_step = from->step;
+  q->first_sequence = from->sequences;
+  s->t.resumed_from = s->keep.from.path, s->t.passed_over = s->keep.from.passed_over;
+  if (from->step < s->t.steps) return MAL_OK;
+  return mal_fail(e, MAL_BAD, _("%s has %lld steps done already. Give --steps above that."), s->keep.from.path,
+                  (long long)from->step);
+}
+
+static mal_train_request request_of(session *s, const mal_tokens_source *train, const mal_tokens_source *eval) {
   const mal_run_flags *r = &s->in->run;
-  mal_tokens_source train = {read_sequence, s->data}, eval = {read_sequence, s->eval};
-  mal_timeline timeline;
-  mal_timeline_init(&timeline, s->arena);
   double lr = r->lr > 0 ? r->lr : 3e-4;
   int64_t warmup = r->warmup ? r->warmup : s->t.steps / 100;
-  mal_train_request q = {.program = s->program,
-                         .device = &mal_cpu,
-                         .backend = &mal_comm_shm,
-                         .source = &train,
-                         .steps = s->t.steps,
-                         .seed = (uint64_t)r->seed,
-                         .rate = {lr, lr / 10, r->rate, warmup, s->t.steps},
-                         .beta1 = r->beta1,
-                         .beta2 = r->beta2,
-                         .eps = 1e-8,
-                         .weight_decay = r->weight_decay,
-                         .clip = r->clip,
-                         .deadline_s = 600,
-                         .oversubscribed = mal_layout_world(&s->plan->layout) > s->t.cores,
-                         .hooks = {.context = s, .step = tell_step, .evaluated = tell_evaluation},
-                         .evaluate_every = r->eval_every,
-                         .evaluation = s->eval ? &eval : NULL,
-                         .evaluation_batches = r->eval_batches ? r->eval_batches : 8,
-                         .timeline = s->in->trace ? &timeline : NULL};
+  return (mal_train_request){.program = s->program,
+                             .device = &mal_cpu,
+                             .backend = &mal_comm_shm,
+                             .source = train,
+                             .steps = s->t.steps,
+                             .seed = (uint64_t)r->seed,
+                             .rate = {lr, lr / 10, r->rate, warmup, s->t.steps},
+                             .beta1 = r->beta1,
+                             .beta2 = r->beta2,
+                             .eps = 1e-8,
+                             .weight_decay = r->weight_decay,
+                             .clip = r->clip,
+                             .deadline_s = 600,
+                             .oversubscribed = mal_layout_world(&s->plan->layout) > s->t.cores,
+                             .hooks = {.context = s, .step = tell_step, .evaluated = tell_evaluation},
+                             .evaluate_every = r->eval_every,
+                             .evaluation = s->eval ? eval : NULL,
+                             .evaluation_batches = r->eval_batches ? r->eval_batches : 8};
+}
+
+/* In the worker: says what it does as it goes, for the supervisor has no part in it. */
+static mal_status work(void *context, mal_job_page *job, int32_t attempt, int32_t rank, mal_error *e) {
+  session *s = context;
+  mal_tokens_source train = {read_sequence, s->data}, eval = {read_sequence, s->eval};
+  mal_train_request q = request_of(s, &train, &eval);
   mal_train_summary summary;
-  mal_page start;
-  mal_page_init(&start, s->arena, page->colour);
-  if (!s->in->json) mal_report_training_start(&start, &s->t);
-  say(s, &start, s->in->json ? mal_training_start_json(&s->t, s->arena) : NULL);
-  struct sigaction action = {.sa_handler = interrupt};
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  mal_status status = mal_train_run(s->arena, &q, &summary, e);
+  mal_timeline timeline;
+  mal_page page;
+  (void)rank;
+  s->job = job;
+  q.page = job;
+  mal_timeline_init(&timeline, s->arena);
+  q.timeline = s->in->trace ? &timeline : NULL;
+  mal_page_init(&page, s->arena, mal_colour());
+  mal_status status = open_checkpoints(s, s->in->run.resume || attempt > 0, &q, e);
   if (status) return status;
-  if (s->in->trace) status = mal_timeline_write_chrome(&timeline, s->in->trace, e);
-  if (s->in->json)
-    say(s, NULL, mal_training_end_json(&s->t, &summary));
-  else
-    mal_report_training_end(page, &s->t, &summary);
-  return status;
+  if (!s->in->json) mal_report_training_start(&page, &s->t);
+  say(s, &page, s->in->json ? mal_training_start_json(&s->t, s->arena) : NULL);
+  status = mal_train_run(s->arena, &q, &summary, e);
+  if (!status && s->in->trace) status = mal_timeline_write_chrome(&timeline, s->in->trace, e);
+  if (status) return status;
+  mal_page_init(&page, s->arena, mal_colour());
+  if (!s->in->json) mal_report_training_end(&page, &s->t, &summary);
+  say(s, &page, s->in->json ? mal_training_end_json(&s->t, &summary) : NULL);
+  return MAL_OK;
+}
+
+static void describe(void *context, int32_t rank, uint64_t where, char *text, size_t size) {
+  (void)rank;
+  mal_where_words(((const session *)context)->program, where, text, size);
+}
+
+static void tell_again(void *context, const mal_error *why, int32_t attempt) {
+  const session *s = context;
+  fprintf(stderr, _("malha train: %s\nmalha train: starting again from the last checkpoint (%d of %lld)\n"), why->text,
+          attempt, (long long)s->in->run.restarts);
+}
+
+static mal_status go(session *s, mal_error *e) {
+  const mal_job_run job = {.ranks = (int32_t)mal_layout_world(&s->plan->layout),
+                           .restarts = (int32_t)(s->in->run.restarts < INT32_MAX ? s->in->run.restarts : INT32_MAX),
+                           .context = s,
+                           .run = work,
+                           .describe = describe,
+                           .again = tell_again};
+  return mal_supervise(&job, e);
 }
 
 int mal_cmd_train(int argc, char **argv) {
@@ -267,7 +332,7 @@ int mal_cmd_train(int argc, char **argv) {
     s.plan = MAL_NEW(&arena, mal_plan), s.program = MAL_NEW(&arena, mal_program);
     s.t.command = mal_report_command(&arena, argc, argv);
     status = open_all(&s, &e);
-    if (!status) status = go(&s, &page, &e);
+    if (!status) status = go(&s, &e);
     mal_data_close(s.data), mal_data_close(s.eval);
   }
   int code = mal_cli_finish(verb, &page, status, &e);

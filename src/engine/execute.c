@@ -1,5 +1,6 @@
 /* The interpreter: walks the stage's table, each entry's blocks, each block's list. Nothing here knows a model. */
 #include "engine/rank.h"
+#include "engine/where.h"
 #include "program/builder.h"
 #include <math.h>
 #include <string.h>
@@ -205,8 +206,12 @@ static mal_status execute(const run *x, const mal_instruction *i, mal_error *e) 
 
 static mal_status run_list(const run *x, mal_list list, mal_error *e) {
   const mal_block *b = x->plan->block;
+  mal_rank_place *place = x->r->place;
   mal_status status = MAL_OK;
-  for (int i = 0; i < b->count[list] && !status; i++) status = execute(x, &b->list[list][i], e);
+  for (int i = 0; i < b->count[list] && !status; i++) {
+    if (place) mal_place_set(place, x->r->step + 1, mal_where(b - x->r->program->blocks, list, i, x->micro_batch));
+    status = execute(x, &b->list[list][i], e);
+  }
   for (int s = 0; s < MAL_STREAMS && !status; s++) status = finish(x, s, e); /* a list ends joined */
   return status;
 }
@@ -370,6 +375,7 @@ static mal_status receive_message(run *x, const mal_step *s, mal_error *e) {
 /* --- a step --------------------------------------------------------------------------------------------------------------------------------- */
 
 static mal_status one_entry(run *x, const mal_step *s, mal_error *e) {
+  if (x->r->place) mal_place_set(x->r->place, x->r->step + 1, mal_where(0, MAL_LISTS, s->op, s->micro_batch));
   switch (s->op) {
   case MAL_S_F: return forward(x, s, e);
   case MAL_S_B: return backward(x, s, MAL_L_B, e);

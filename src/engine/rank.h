@@ -3,6 +3,7 @@
 #define MAL_ENGINE_RANK_H
 #include "engine/comm/comm.h"
 #include "engine/device/device.h"
+#include "engine/supervise/supervise.h"
 #include "engine/tensors.h"
 #include "timeline/timeline.h"
 
@@ -93,6 +94,7 @@ typedef struct mal_rank {
   double flops, loss_sum, grad_norm;
   int64_t *sequence; /* tokens of one, seq + 1 */
   int64_t step, instructions;
+  mal_rank_place *place;  /* where its supervisor looks; NULL: nobody does */
   mal_timeline *timeline; /* NULL: not traced */
   double epoch_s;         /* its zero */
 } mal_rank;

@@ -57,6 +57,7 @@ static mal_status set_up(member *m, int32_t rank) {
   mal_rank_request request = {c->q->program, c->q->device, c->q->backend, c->world, rank, c->rope};
   mal_status status = mal_rank_open(&m->arena, &request, &m->rank, &m->error);
   if (status) return status;
+  if (c->q->page) m->rank.place = &c->q->page->places[rank];
   const mal_train_hooks *hooks = &c->q->hooks;
   if (hooks->restore && c->q->first_step > 0) {
     mal_rank_state state;
@@ -95,6 +96,7 @@ static void *serve(void *context) {
   crew *c = m->crew;
   int32_t rank = (int32_t)(m - c->members);
   int64_t seen = 0;
+  mal_job_rank(rank);
   m->status = set_up(m, rank);
   while (wait_for_order(c, &seen)) {
     m->rank.epoch_s = c->epoch_s;

@@ -49,6 +49,7 @@ typedef struct mal_train_request {
   double beta1, beta2, eps, weight_decay, clip, deadline_s; /* deadline_s: of one collective; 0 none */
   bool oversubscribed;                                      /* more ranks than cores */
   mal_train_hooks hooks;
+  mal_job_page *page;                  /* of the supervisor; NULL: there is none */
   int64_t save_every, evaluate_every;  /* steps; 0: at the end only */
   const mal_tokens_source *evaluation; /* NULL: none */
   int64_t evaluation_batches;          /* of the global batch's size */

@@ -23,6 +23,9 @@ void mal_report_training_start(mal_page *p, const mal_training *t) {
   mal_page_field(p, LABEL, _("data"), P_("%s tokens; %lld step of %s", "%s tokens; %lld steps of %s", t->steps),
                  mal_show_count((double)t->data_tokens), (long long)t->steps,
                  mal_show_int(plan->job.global_batch * plan->job.seq));
+  if (t->resumed_from)
+    mal_page_field(p, LABEL, _("resumed"), _("after step %lld, from %s"), (long long)t->first_step, t->resumed_from);
+  if (t->passed_over) mal_page_field(p, LABEL, _("damaged"), _("%s The one before is used."), t->passed_over);
 }
 
 static double share_of_floor(const mal_training *t, double step_s) {
@@ -100,6 +103,8 @@ json_t *mal_training_start_json(const mal_training *t, mal_arena *a) {
   put(o, "first_step", json_integer(t->first_step));
   put(o, "steps", json_integer(t->steps));
   put(o, "command", json_string(t->command));
+  if (t->resumed_from) put(o, "resumed_from", json_string(t->resumed_from));
+  if (t->passed_over) put(o, "damaged", json_string(t->passed_over));
   return o;
 }
 

@@ -14,10 +14,10 @@
 const double mal_grace_s = 1; /* for the others to leave by themselves when one died; then they are killed */
 
 static _Thread_local int32_t rank_of_thread = -1;
-static mal_page *page_of_process; /* for the handlers of signals */
+static mal_job_page *page_of_process; /* for the handlers of signals */
 static volatile sig_atomic_t interrupts;
 
-void mal_page_rank(int32_t rank) { rank_of_thread = rank; }
+void mal_job_rank(int32_t rank) { rank_of_thread = rank; }
 
 /* --- signals --------------------------------------------------------------------------------------------------------------- */
 
@@ -66,7 +66,7 @@ static bool heeds(int number) { /* nohup stays nohup */
 
 typedef struct crew {
   const mal_job_run *job;
-  mal_page *page;
+  mal_job_page *page;
   size_t bytes;
   int32_t workers, alive;
 } crew;
@@ -76,7 +76,7 @@ static int32_t rank_of_worker(const crew *c, int32_t worker) { return c->job->pr
 static mal_status open_page(crew *c, mal_error *e) {
   int32_t n = c->job->ranks;
   c->workers = c->job->processes ? n : 1;
-  size_t places = (sizeof(mal_page) + 63) / 64 * 64, results = places + (size_t)n * sizeof(mal_rank_place);
+  size_t places = (sizeof(mal_job_page) + 63) / 64 * 64, results = places + (size_t)n * sizeof(mal_rank_place);
   c->bytes = results + (size_t)c->workers * sizeof(mal_worker_result);
   void *at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED)
@@ -105,7 +105,7 @@ _Noreturn static void work(const crew *c, int32_t worker, int32_t attempt, pid_t
   for (int i = 0; i < FAULTS; i++) handle(faults[i], on_fault, 0);
   for (int i = 0; i < POLITE; i++)
     if (heeds(polite[i])) handle(polite[i], on_polite, SA_RESTART);
-  mal_page_rank(rank_of_worker(c, worker));
+  mal_job_rank(rank_of_worker(c, worker));
   r->error.text[0] = '\0';
   r->status = c->job->run(c->job->context, c->page, attempt, rank_of_worker(c, worker), &r->error);
   fflush(stdout);
@@ -176,7 +176,7 @@ static mal_status say_death(const crew *c, int32_t worker, int how, mal_error *e
   else
     snprintf(who, sizeof who, "%s", _("The worker"));
   if (WIFSIGNALED(how)) {
-    const char *hint = WTERMSIG(how) == SIGKILL ? _(" by hand or for want of memory") : "";
+    const char *hint = WTERMSIG(how) == SIGKILL ? _(", by hand or for want of memory") : "";
     return mal_fail(e, MAL_FAULT, _("%s was ended by signal %d (%s)%s: %s."), who, WTERMSIG(how),
                     strsignal(WTERMSIG(how)), hint, places);
   }
@@ -263,7 +263,7 @@ mal_status mal_supervise(const mal_job_run *job, mal_error *e) {
   }
   for (int32_t attempt = 0;; attempt++) {
     status = attempt_once(&c, attempt, e);
-    if (status != MAL_FAULT || attempt >= job->restarts || mal_page_leaves(c.page)) break;
+    if (status != MAL_FAULT || attempt >= job->restarts || mal_job_leaves(c.page)) break;
     if (job->again) job->again(job->context, e, attempt + 1);
   }
   for (int i = 0; i < POLITE; i++) sigaction(polite[i], &before[i], NULL);

@@ -23,21 +23,21 @@ typedef struct mal_worker_result {
   mal_error error;
 } mal_worker_result;
 
-typedef struct mal_page {
+typedef struct mal_job_page {
   int32_t ranks;
   _Atomic int32_t leave;                      /* Ctrl-C or a polite signal: finish the step, keep it, leave */
   _Atomic int32_t faulty_rank, faulty_signal; /* of the thread that broke a worker; -1: not known */
   mal_rank_place *places;                     /* [ranks] */
   mal_worker_result *results;
-} mal_page;
+} mal_job_page;
 
-static inline void mal_page_at(mal_page *p, int32_t rank, int64_t step, uint64_t where) {
-  atomic_store_explicit(&p->places[rank].where, where, memory_order_relaxed);
-  atomic_store_explicit(&p->places[rank].step, step, memory_order_relaxed);
+static inline void mal_place_set(mal_rank_place *p, int64_t step, uint64_t where) {
+  atomic_store_explicit(&p->where, where, memory_order_relaxed);
+  atomic_store_explicit(&p->step, step, memory_order_relaxed);
 }
 /* Says which rank the calling thread is, so that a fault of it can be laid at its door. */
-void mal_page_rank(int32_t rank);
-static inline bool mal_page_leaves(const mal_page *p) {
+void mal_job_rank(int32_t rank);
+static inline bool mal_job_leaves(const mal_job_page *p) {
   return atomic_load_explicit(&p->leave, memory_order_relaxed) != 0;
 }
 
@@ -47,7 +47,7 @@ typedef struct mal_job_run {
   int32_t restarts; /* how often it may be started again after a death or a fault (MAL_FAULT) */
   void *context;
   /* In a worker: does the job, all of it (rank -1) or one rank's part. attempt counts from 0. */
-  mal_status (*run)(void *context, mal_page *page, int32_t attempt, int32_t rank, mal_error *e);
+  mal_status (*run)(void *context, mal_job_page *page, int32_t attempt, int32_t rank, mal_error *e);
   /* Words for a place, such as "layer 3, all-reduce"; NULL: steps only. Called by the supervisor. */
   void (*describe)(void *context, int32_t rank, uint64_t where, char *text, size_t size);
   /* processes: a rank died; the others are to leave (the comm backend's abort). May be NULL. */
