@@ -42,7 +42,13 @@ refuses 'no option --frob' plan llama-3-8b --frob
 refuses 'no option --frob' --frob
 refuses 'which model' plan
 refuses 'which machine' plan llama-3-8b
-refuses '--layout' plan llama-3-8b --on 8xh100-sxm
+refuses '--layout' lower llama-3-8b --on 8xh100-sxm
+refuses 'Leave one out' plan llama-3-8b --on 8xh100-sxm --layout tp=8 --fix zero=1
+refuses '--fix.*tq' plan llama-3-8b --on 8xh100-sxm --fix tq=8
+refuses 'heads' plan llama-3-8b --on 16x7xh100-sxm --fix tp=7
+refuses '--against' plan llama-3-8b --on 8xh100-sxm --against tp=3
+refuses 'at most 100' plan llama-3-8b --on 8xh100-sxm --best 101
+refuses 'between 0 and 1' plan llama-3-8b --on 8xh100-sxm --fit-probability 1.5
 refuses 'needs a value' plan llama-3-8b --on
 refuses 'one argument too many' plan llama-3-8b llama-3-70b --on 8xh100-sxm
 refuses 'no option --tpp.*tp' plan llama-3-8b --on 8xh100-sxm --tpp 8

@@ -182,10 +182,10 @@ expect 1 plan llama-3-70b --on 8xa100-80-sxm,8xh100-sxm --layout tp=8,micro-batc
 expect 0 plan llama-3-8b --on 4xh100-sxm,8xh100-sxm --layout tp=8,micro-batch=1,zero=1
 shows '^4xh100-sxm +no such split'
 
-# Without --layout: a line that works.
-"$MALHA" plan llama-3-8b --on 8xh100-sxm >out 2>err
+# Lower wants a layout: it says a line that works.
+"$MALHA" lower llama-3-8b --on 8xh100-sxm >out 2>err
 [ $? -eq 2 ] || fail "no layout is bad usage"
-line=$(sed -n '/^  malha plan /,$p' err | tr -d '\\\n' | sed 's/^ *malha //')
+line=$(sed -n '/^  malha lower /,$p' err | tr -d '\\\n' | sed 's/^ *malha //')
 [ -n "$line" ] || fail "no layout to start from"
 # shellcheck disable=SC2086
 expect 0 $line

@@ -15,6 +15,10 @@ typedef struct mal_run_flags { /* of train; 0: not given */
 typedef struct mal_inputs {
   const char *model, *on, *layout_text, *offload, *profile, *job_file, *from;
   const char *output, *trace; /* of the verbs */
+  const char *fix, *against;  /* of the search */
+  int objective;
+  int64_t best, threads;
+  double fit_probability;
   bool json, help, has_layout;
   mal_run_flags run;
   mal_job job;

@@ -1,6 +1,5 @@
 /* malha plan: does it fit, how fast, what does it cost. */
-#include "cli/inputs.h"
-#include "report/answer.h"
+#include "cli/plan_search.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +10,20 @@ const mal_option mal_plan_options[] = {
      N_("write one step as a trace for Perfetto or chrome://tracing")},
 };
 const int mal_plan_option_count = sizeof mal_plan_options / sizeof *mal_plan_options;
+const mal_option mal_search_options_table[] = {
+    {"fix", 0, MAL_OPT_TEXT, AT(fix), "KEYS", NULL, NULL,
+     N_("keys of --layout that every layout looked at must have: tp=8,zero=1")},
+    {"objective", 0, MAL_OPT_CHOICE, AT(objective), "WHAT", NULL, mal_objective_name,
+     N_("time (default), cost, energy or memory: what is to be least")},
+    {"best", 0, MAL_OPT_POSITIVE, AT(best), "N", NULL, NULL, N_("how many of the best to show (default: 5)")},
+    {"against", 0, MAL_OPT_TEXT, AT(against), "KEYS", NULL, NULL,
+     N_("a layout of your own to hold against the best: where it loses")},
+    {"fit-probability", 0, MAL_OPT_NUMBER, AT(fit_probability), "P", NULL, NULL,
+     N_("take only what fits with this probability (default: 0.9)")},
+    {"threads", 0, MAL_OPT_POSITIVE, AT(threads), "N", NULL, NULL,
+     N_("threads of the search (default: one for each core)")},
+};
+const int mal_search_option_count = sizeof mal_search_options_table / sizeof *mal_search_options_table;
 
 static mal_status write_files(mal_arena *a, const mal_inputs *in, const mal_answer *answer, mal_error *e) {
   mal_timeline timeline;
@@ -34,9 +47,10 @@ static mal_status check_price(const mal_plan *plan, mal_error *e) {
 /* Side by side, a machine that cannot hold such a split is a row of its own; an unknown machine is an error. */
 static mal_status answer_one(mal_arena *a, const mal_inputs *in, int i, mal_answer *answer, mal_error *e) {
   mal_machine machine;
-  mal_status status = mal_inputs_plan(a, in, i, &answer->plan, &answer->error);
+  mal_status status = in->has_layout ? mal_inputs_plan(a, in, i, &answer->plan, &answer->error)
+                                     : mal_plan_search(a, in, i, answer, &answer->error);
   if (!status) status = check_price(&answer->plan, &answer->error);
-  if (!status) status = mal_answer_find(a, answer, true, &answer->error);
+  if (!status && in->has_layout) status = mal_answer_find(a, answer, true, &answer->error);
   answer->status = status;
   answer->asked = in->machines[i];
   if (status == MAL_BAD && in->n_machines > 1 && mal_machine_load(a, in->machines[i], &machine, e) == MAL_OK)
@@ -50,7 +64,8 @@ static mal_status verdict(const mal_answer *answers, int count, mal_error *e) {
   int refused = 0;
   for (int i = 0; i < count; i++) {
     const mal_answer *a = &answers[i];
-    if (mal_answer_fits(a) && mal_answer_in_time(a) && mal_answer_in_budget(a)) return MAL_OK;
+    bool sure = !a->search || a->search->count > 0;
+    if (mal_answer_fits(a) && sure && mal_answer_in_time(a) && mal_answer_in_budget(a)) return MAL_OK;
     refused += a->status != MAL_OK;
   }
   if (refused == count) return mal_fail(e, MAL_BAD, _("No machine can be split like that. %s"), answers[0].error.text);
@@ -61,7 +76,10 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
   int n = in->n_machines;
   mal_answer *answers = MAL_ARRAY(a, mal_answer, n);
   mal_status status = MAL_OK;
-  if (!in->has_layout) return mal_first_layout(a, in, argv[0], e);
+  if (in->has_layout && (in->fix || in->against || in->best || in->objective))
+    return mal_fail(e, MAL_BAD,
+                    _("--fix, --objective, --best and --against ask for a search, and --layout (or a key of it) says "
+                      "what it is to be. Leave one out."));
   if (n > 1 && (in->output || in->trace))
     return mal_fail(e, MAL_BAD, _("-o and --trace take one machine; --on names %d."), n);
   if (in->output && in->trace && strcmp(in->output, in->trace) == 0)
@@ -69,6 +87,7 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
   for (int i = 0; i < n && !status; i++) status = answer_one(a, in, i, &answers[i], e);
   if (status) return status;
   answers->command = mal_report_command(a, argc, argv);
+  if (n == 1 && answers->search && answers->search->count) answers->take = mal_plan_take(a, argc, argv, &answers->plan);
   if ((status = write_files(a, in, answers, e)) != MAL_OK) return status;
   status = verdict(answers, n, e);
   if (status == MAL_BAD) return status;
@@ -85,5 +104,9 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
 }
 
 int mal_cmd_plan(int argc, char **argv) {
-  return mal_inputs_main(mal_plan_options, mal_plan_option_count, argc, argv, run);
+  mal_option own[16];
+  int count = 0;
+  for (int i = 0; i < mal_plan_option_count; i++) own[count++] = mal_plan_options[i];
+  for (int i = 0; i < mal_search_option_count; i++) own[count++] = mal_search_options_table[i];
+  return mal_inputs_main(own, count, argc, argv, run);
 }

@@ -6,6 +6,7 @@
 
 static const mal_section plan_sections[] = {
     {N_("Options"), mal_input_options, &mal_input_option_count, false},
+    {N_("The search, without --layout"), mal_search_options_table, &mal_search_option_count, false},
     {N_("Files"), mal_plan_options, &mal_plan_option_count, false},
     {N_("The job"), mal_job_options, &mal_job_option_count, false},
     {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
@@ -49,6 +50,10 @@ static const mal_section probe_sections[] = {
 };
 
 static const char *const plan_examples[] = {
+    N_("The best layout of Llama-3-70B on four H100 servers"),
+    "malha plan llama-3-70b --on 4x8xh100-sxm",
+    N_("The same with tp pinned, and where a layout of your own loses"),
+    "malha plan llama-3-70b --on 4x8xh100-sxm --fix tp=8 --against tp=8,pp=4,micro-batch=1",
     N_("Llama-3-70B on four H100 servers, and how long 15T tokens would take"),
     "malha plan llama-3-70b --on 4x8xh100-sxm --layout tp=8,pp=4,micro-batch=1 --global-batch 128 --tokens 15T",
     N_("The same question to two machines, side by side"),
@@ -142,8 +147,10 @@ static const char *const probe_examples[] = {
 const mal_verb mal_verbs[] = {
     {"plan", mal_cmd_plan, N_("Does it fit, how fast is it, what does it cost? Which machine is better?"),
      N_("memory, time, energy and cost of training a model on a machine"),
-     N_("MODEL --on MACHINE[,MACHINE...] --layout KEYS [OPTION...]"),
-     N_("Answers whether MODEL, split as --layout says, fits MACHINE, and how long a step takes: memory of the fullest "
+     N_("MODEL --on MACHINE[,MACHINE...] [--layout KEYS] [OPTION...]"),
+     N_("Finds how to split MODEL over MACHINE: without --layout the best of all layouts, proven, with what the next "
+        "ones "
+        "lose and where. With --layout answers whether that one fits, and how long a step takes: memory of the fullest "
         "GPU "
         "and time of a step, each by cause, then speed, energy and cost.\n\n"
         "MODEL is a name (malha models), the path of a Hugging Face config.json or its folder, or a description such "

@@ -64,23 +64,6 @@ void mal_arena_free(mal_arena *a) {
   mal_arena_init(a);
 }
 
-void mal_arena_reset(mal_arena *a) {
-  block *largest = a->head;
-  for (block *b = a->head; b; b = b->next)
-    if (b->size > largest->size) largest = b;
-  for (block *b = a->head, *next; b; b = next) {
-    next = b->next;
-    if (b != largest) release(b);
-  }
-  mal_arena_init(a);
-  if (!largest) return;
-  largest->next = NULL;
-  largest->top = 0;
-  ASAN_POISON_MEMORY_REGION(largest->data, largest->size);
-  a->head = largest;
-  a->total = largest->size;
-}
-
 static void add_block(mal_arena *a, size_t room) {
   size_t size = a->head ? a->head->size * 2 : FIRST_BLOCK;
   if (size > LARGEST_STEP) size = LARGEST_STEP;
@@ -93,6 +76,26 @@ static void add_block(mal_arena *a, size_t room) {
   ASAN_POISON_MEMORY_REGION(b->data, size);
   a->head = b;
   a->total += size;
+}
+
+/* What took several blocks takes one from now on, so that an arena which is reset again and again stays where it is: fresh pages
+ * cost more than most of what is done with them. */
+void mal_arena_reset(mal_arena *a) {
+  size_t room = 0;
+  bool one = a->head && !a->head->next;
+  for (block *b = a->head, *next; b && !one; b = next) {
+    next = b->next;
+    room += b->size;
+    release(b);
+  }
+  block *kept = one ? a->head : NULL;
+  mal_arena_init(a);
+  if (room) add_block(a, room);
+  if (!kept) return;
+  kept->top = 0;
+  ASAN_POISON_MEMORY_REGION(kept->data, kept->size);
+  a->head = kept;
+  a->total = kept->size;
 }
 
 void *mal_alloc(mal_arena *a, size_t bytes) {

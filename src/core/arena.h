@@ -12,7 +12,7 @@ typedef struct mal_arena {
 
 void mal_arena_init(mal_arena *a);
 void mal_arena_free(mal_arena *a);           /* the arena is empty and usable afterwards */
-void mal_arena_reset(mal_arena *a);          /* keeps the largest block for reuse */
+void mal_arena_reset(mal_arena *a);          /* empty, its room kept for reuse */
 void *mal_alloc(mal_arena *a, size_t bytes); /* zeroed, aligned to 16 */
 void *mal_alloc_array(mal_arena *a, size_t count, size_t size);
 /* Grows an array that was the last thing taken, or copies it. old may be NULL. New room is zeroed. */

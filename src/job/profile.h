@@ -47,11 +47,14 @@ typedef struct mal_profile {
       zero1_all_reduce; /* ZeRO-1 sums whole gradients on every rank (all-reduce) rather than its shard (reduce-scatter) */
   bool gate_enters_apart; /* gate and up are two column-parallel layers, each sums its own input gradient over tp */
   bool vocab_padded;      /* vocabulary padded to 128 × tp */
-  int attention;          /* default mal_attention_kernel */
-  int logits;             /* mal_logits */
-  int64_t logits_bytes;   /* bytes held per logit at the peak of the loss, all copies together */
-  int launch;             /* mal_launch */
-  int64_t permute_passes; /* memory passes of a token permutation, over the one that a fused kernel makes; 0: 1 */
+  bool runs_gpipe, runs_zero_bubble,
+      runs_dualpipe;          /* schedules that the framework has beside 1F1B, interleaved or not */
+  bool runs_sharded_pipeline; /* ZeRO-2 and 3 beside a pipeline */
+  int attention;              /* default mal_attention_kernel */
+  int logits;                 /* mal_logits */
+  int64_t logits_bytes;       /* bytes held per logit at the peak of the loss, all copies together */
+  int launch;                 /* mal_launch */
+  int64_t permute_passes;     /* memory passes of a token permutation, over the one that a fused kernel makes; 0: 1 */
   bool
       overlap_ep; /* expert traffic of a micro-batch runs beside the products of another (combined forward and backward) */
   bool graph_attention, graph_router,

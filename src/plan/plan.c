@@ -28,7 +28,7 @@ mal_status mal_plan_complete(mal_arena *a, mal_plan *p, mal_error *e) {
   return s;
 }
 
-mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
+mal_status mal_plan_open(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
                          const mal_layout *layout, mal_plan *p, mal_error *e) {
   *p = (mal_plan){.asked_job = *job, .asked_layout = *layout};
   p->model_spec = mal_copy(a, model);
@@ -36,7 +36,12 @@ mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, c
   p->profile_spec = mal_copy(a, profile ? profile : "");
   p->asked_job.lora_targets = mal_copy(a, job->lora_targets);
   mal_status s = mal_model_load(a, model, &p->model, e);
-  if (s == MAL_OK) s = mal_machine_load(a, machine, &p->machine, e);
+  return s == MAL_OK ? mal_machine_load(a, machine, &p->machine, e) : s;
+}
+
+mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
+                         const mal_layout *layout, mal_plan *p, mal_error *e) {
+  mal_status s = mal_plan_open(a, model, machine, profile, job, layout, p, e);
   return s == MAL_OK ? mal_plan_complete(a, p, e) : s;
 }
 

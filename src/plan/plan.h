@@ -21,6 +21,9 @@ enum { MAL_PLAN_VERSION = 1 };
 /* Loads the three catalogues, picks the profile (profile_spec "" = default), completes the layout. */
 mal_status mal_plan_make(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
                          const mal_layout *layout, mal_plan *p, mal_error *e);
+/* The first half of it: model, machine and what was asked; the layout is not looked at. */
+mal_status mal_plan_open(mal_arena *a, const char *model, const char *machine, const char *profile, const mal_job *job,
+                         const mal_layout *layout, mal_plan *p, mal_error *e);
 /* Again from asked_job and asked_layout, for the model and machine that p holds: profile, types, layout, batch. */
 mal_status mal_plan_complete(mal_arena *a, mal_plan *p, mal_error *e);
 /* The file holds the specs and every job and layout value by option name, so it means the same after defaults change; and

@@ -1,6 +1,7 @@
 /* Passes through a chunk, and the end of a step. */
 #include "price/compose.h"
 #include "price/kernel.h"
+#include "program/cache.h"
 #include <math.h>
 
 void mal_prices_init(mal_prices *p, mal_arena *a, const mal_program *program) {
@@ -9,7 +10,22 @@ void mal_prices_init(mal_prices *p, mal_arena *a, const mal_program *program) {
   p->known = MAL_ARRAY(a, uint8_t, program->n_blocks * MAL_LISTS);
 }
 
+/* What a shared block keeps of its prices: the plans that share it have the same for it. */
+typedef struct memo {
+  mal_list_time times[MAL_LISTS];
+  uint8_t known[MAL_LISTS];
+} memo;
+_Static_assert(sizeof(memo) <= MAL_MEMO_BYTES, "room for prices in a shared block");
+
+static const mal_list_time *shared_price(const mal_plan *plan, const mal_block *b, mal_list list) {
+  memo *m = b->memo;
+  if (!m->known[list] && b->count[list] > 0) m->times[list] = mal_price_list(plan, b, list);
+  m->known[list] = 1;
+  return &m->times[list];
+}
+
 const mal_list_time *mal_prices_of(mal_prices *p, int block, mal_list list) {
+  if (p->program->blocks[block].memo) return shared_price(p->program->plan, &p->program->blocks[block], list);
   int at = block * MAL_LISTS + (int)list;
   if (!p->known[at]) {
     if (p->program->blocks[block].count[list] > 0)
@@ -108,17 +124,13 @@ double mal_chunk_tail(mal_prices *p, const mal_chunk *c) {
 
 enum { SMALL_BYTES = 1 << 16 }; /* norms and flags: they wait for all gradients, so nothing hides them */
 
-typedef struct traffic {
-  double reduce_s, last_reduce_s, gather_s, first_gather_s, small_s;
-} traffic;
-
 static bool over_data_ranks(const mal_instruction *i) {
   if (i->op != MAL_OP_COLLECTIVE || i->cause != MAL_TIME_DP) return false;
   if (i->axes == MAL_AXES_SHARD || i->axes == MAL_AXES_REPLICA) return true;
   return i->axes & (1 << MAL_AXIS_DP | 1 << MAL_AXIS_EDP);
 }
 
-static void add_traffic(const mal_prices *p, int block, traffic *t) {
+static void add_traffic(const mal_prices *p, int block, mal_traffic *t) {
   const mal_block *b = &p->program->blocks[block];
   const mal_instruction *before = NULL;
   double seconds = 0;
@@ -139,32 +151,39 @@ static void add_traffic(const mal_prices *p, int block, traffic *t) {
   }
 }
 
-/* A list whose data-parallel traffic is replaced by what of it stays visible. */
-static double with_traffic(mal_prices *p, int block, double visible, double *cause_s) {
-  const mal_list_time *t = mal_prices_of(p, block, MAL_L_F);
-  double rest = t->span_s - t->cause_s[MAL_TIME_DP];
-  for (int c = 0; c < MAL_TIME_CAUSES; c++) cause_s[c] += c == MAL_TIME_DP ? visible : t->cause_s[c];
-  return rest + visible;
+void mal_stage_traffic_of(mal_prices *p, const mal_stage *stage, mal_stage_traffic *t) {
+  *t = (mal_stage_traffic){0};
+  if (stage->sync >= 0) add_traffic(p, stage->sync, &t->sync);
+  if (stage->optimizer >= 0) add_traffic(p, stage->optimizer, &t->optimizer);
+  const mal_list_time *sync = stage->sync >= 0 ? mal_prices_of(p, stage->sync, MAL_L_F) : NULL;
+  const mal_list_time *optimizer = stage->optimizer >= 0 ? mal_prices_of(p, stage->optimizer, MAL_L_F) : NULL;
+  t->sync.rest_s = sync ? sync->span_s - sync->cause_s[MAL_TIME_DP] : 0;
+  t->optimizer.rest_s = optimizer ? optimizer->span_s - optimizer->cause_s[MAL_TIME_DP] : 0;
+}
+
+void mal_stage_end_seconds(const mal_plan *plan, const mal_stage_traffic *t, double first_forward_s,
+                           double last_backward_s, double *sync_s, double *optimizer_s) {
+  const mal_traffic *s = &t->sync, *o = &t->optimizer;
+  bool grads = plan->layout.overlap_dp_grad == MAL_ON, params = plan->layout.overlap_dp_param == MAL_ON;
+  *sync_s = s->rest_s + visible(plan->profile, s->reduce_s, s->last_reduce_s, last_backward_s, grads) +
+            visible(plan->profile, s->gather_s, s->first_gather_s, first_forward_s, params) + s->small_s;
+  *optimizer_s = o->rest_s + visible(plan->profile, o->gather_s, o->first_gather_s, first_forward_s, params) +
+                 o->reduce_s + o->small_s;
+}
+
+/* By cause, a list whose data-parallel traffic is replaced by what of it stays visible. */
+static void add_end_causes(mal_prices *p, int block, const mal_traffic *t, double seconds, double *cause_s) {
+  if (block < 0) return;
+  const mal_list_time *list = mal_prices_of(p, block, MAL_L_F);
+  for (int c = 0; c < MAL_TIME_CAUSES; c++) cause_s[c] += c == MAL_TIME_DP ? seconds - t->rest_s : list->cause_s[c];
 }
 
 void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s,
                         mal_stage_end *end) {
-  const mal_plan *plan = p->program->plan;
-  traffic sync = {0}, optimizer = {0};
+  mal_stage_traffic t;
   *end = (mal_stage_end){0};
-  if (stage->sync >= 0) {
-    add_traffic(p, stage->sync, &sync);
-    double reduce = visible(plan->profile, sync.reduce_s, sync.last_reduce_s, last_backward_s,
-                            plan->layout.overlap_dp_grad == MAL_ON);
-    double gather = visible(plan->profile, sync.gather_s, sync.first_gather_s, first_forward_s,
-                            plan->layout.overlap_dp_param == MAL_ON);
-    end->sync_s = with_traffic(p, stage->sync, reduce + gather + sync.small_s, end->sync_cause_s);
-  }
-  if (stage->optimizer >= 0) {
-    add_traffic(p, stage->optimizer, &optimizer);
-    double gather = visible(plan->profile, optimizer.gather_s, optimizer.first_gather_s, first_forward_s,
-                            plan->layout.overlap_dp_param == MAL_ON);
-    end->optimizer_s =
-        with_traffic(p, stage->optimizer, gather + optimizer.reduce_s + optimizer.small_s, end->optimizer_cause_s);
-  }
+  mal_stage_traffic_of(p, stage, &t);
+  mal_stage_end_seconds(p->program->plan, &t, first_forward_s, last_backward_s, &end->sync_s, &end->optimizer_s);
+  add_end_causes(p, stage->sync, &t.sync, end->sync_s, end->sync_cause_s);
+  add_end_causes(p, stage->optimizer, &t.optimizer, end->optimizer_s, end->optimizer_cause_s);
 }

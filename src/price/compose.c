@@ -30,22 +30,21 @@ typedef struct replay {
 /* --- the machine's side ---------------------------------------------------------------------------------------------- */
 
 /* Messages between neighbouring stages: some boundaries lie inside a node (or NVLink domain), some between. */
-static void set_hops(const mal_program *p, replay *r) {
-  const mal_plan *plan = p->plan;
+void mal_pipe_hops(const mal_plan *plan, int64_t boundary_bytes, double *hop) {
   const mal_layout *l = &plan->layout;
   mal_group far = mal_layout_group(l, &plan->machine, 1 << MAL_AXIS_PP), near = far;
   near.nodes = 1, near.ranks_per_node = near.size;
   if (near.ranks_per_nvlink > 1) near.ranks_per_nvlink = near.size;
-  double across = mal_transfer_price(&plan->machine, &far, (double)p->boundary_bytes).seconds;
-  double inside = mal_transfer_price(&plan->machine, &near, (double)p->boundary_bytes).seconds;
+  double across = mal_transfer_price(&plan->machine, &far, (double)boundary_bytes).seconds;
+  double inside = mal_transfer_price(&plan->machine, &near, (double)boundary_bytes).seconds;
   int64_t island = mal_machine_domain(&plan->machine), ranks = l->tp * l->cp * l->dp;
   if (island < plan->machine.gpus_per_node) island = plan->machine.gpus_per_node;
-  for (int64_t s = 0; s < r->pp; s++) {
-    int64_t next = (s + 1) % r->pp;
+  for (int64_t s = 0; s < l->pp; s++) {
+    int64_t next = (s + 1) % l->pp;
     bool same = (s + 1) * ranks <= ((s * ranks) / island + 1) * island &&
                 ((next * ranks) / island == (s * ranks) / island) &&
                 (next + 1) * ranks <= ((s * ranks) / island + 1) * island;
-    r->hop[s] = same ? inside : across;
+    hop[s] = same ? inside : across;
   }
 }
 
@@ -282,10 +281,13 @@ static void end_of_step(composer *c, mal_arena *a, mal_timeline *t, mal_step_tim
 
 /* Share of step time lost per doubling of nodes that work in step: stragglers and congestion. Data-parallel ranks wait for the
  * slowest of all, whereas the noise of a pipeline's stages averages over its micro-batches: the nodes of one stage count. */
+double mal_jitter_share(const mal_machine *machine, int64_t pp) {
+  double nodes = (double)machine->nodes / (double)pp;
+  return nodes <= 1 || !machine->fabric ? 0 : machine->fabric->jitter_per_doubling.value * log2(nodes);
+}
+
 static void add_jitter(const mal_plan *plan, mal_step_time *out) {
-  double nodes = (double)plan->machine.nodes / (double)plan->layout.pp;
-  if (nodes <= 1 || !plan->machine.fabric) return;
-  double lost = out->step_s * plan->machine.fabric->jitter_per_doubling.value * log2(nodes);
+  double lost = out->step_s * mal_jitter_share(&plan->machine, plan->layout.pp);
   out->time_s[MAL_TIME_JITTER] += lost;
   out->step_s += lost;
 }
@@ -316,7 +318,7 @@ mal_status mal_compose(mal_arena *a, const mal_program *p, mal_timeline *t, mal_
   mal_prices_init(&c.prices, a, p);
   set_spans(a, &c);
   r->hop = MAL_ARRAY(a, double, r->pp);
-  if (r->pp > 1) set_hops(p, r);
+  if (r->pp > 1) mal_pipe_hops(p->plan, p->boundary_bytes, r->hop);
   if ((status = play(a, r, p->split_backward, e)) != MAL_OK) return status;
 
   for (int64_t s = 0; s < r->pp; s++)

@@ -33,6 +33,23 @@ typedef struct mal_stage_end {
 void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s,
                         mal_stage_end *end);
 
+/* The same in two halves, for those who ask with many windows: what there is to send, then what of it is seen. */
+typedef struct mal_traffic {
+  double reduce_s, last_reduce_s, gather_s, first_gather_s, small_s; /* over the data-parallel ranks */
+  double rest_s;                                                     /* of the list, all else */
+} mal_traffic;
+typedef struct mal_stage_traffic {
+  mal_traffic sync, optimizer;
+} mal_stage_traffic;
+void mal_stage_traffic_of(mal_prices *p, const mal_stage *stage, mal_stage_traffic *t);
+void mal_stage_end_seconds(const mal_plan *plan, const mal_stage_traffic *t, double first_forward_s,
+                           double last_backward_s, double *sync_s, double *optimizer_s);
+
+/* hop[s], [pp]: a message between stage s and the next (the last and the first); inside a node, or between nodes. */
+void mal_pipe_hops(const mal_plan *plan, int64_t boundary_bytes, double *hop);
+/* Share of step time lost to nodes that wait for one another. */
+double mal_jitter_share(const mal_machine *machine, int64_t pp);
+
 typedef struct mal_step_time {
   double step_s, time_s[MAL_TIME_CAUSES]; /* sums to step_s */
   int busiest;                            /* stage */

@@ -16,7 +16,7 @@ static const interval_row dense_class = {N_("dense"), 0.17}, moe_class = {N_("mi
                           host_class = {N_("host-bound"), 0.45}; /* .34 to .56 in two variants of the model */
 static const double host_bound = 0.7; /* host over GPU time from which the host's speed decides */
 
-static void set_memory(const mal_program *p, mal_estimate *out) {
+void mal_price_memory(const mal_program *p, mal_estimate *out) {
   const mal_machine *m = &p->plan->machine;
   const mal_stage *worst = &p->stages[p->worst_stage];
   int64_t host = 0, drives = 0;
@@ -67,7 +67,7 @@ static void set_rates(const mal_program *p, mal_estimate *out) {
   out->hfu = p->hardware_flops / out->step_s / gpus / peak;
 }
 
-static double usd_per_gpu_hour(const mal_plan *plan) {
+double mal_usd_per_gpu_hour(const mal_plan *plan) {
   if (plan->job.usd_per_gpu_hour >= 0) return plan->job.usd_per_gpu_hour;
   return plan->machine.node->gpus > 0 ? plan->machine.node->usd_per_hour.value / (double)plan->machine.node->gpus : 0;
 }
@@ -75,7 +75,8 @@ static double usd_per_gpu_hour(const mal_plan *plan) {
 static void set_target(const mal_plan *plan, mal_estimate *out) {
   double gpus = (double)mal_machine_gpus(&plan->machine), useful = out->tokens_per_s * out->goodput;
   double kw = out->power_w / 1000 * (plan->job.pue > 0 ? plan->job.pue : 1);
-  double usd_per_hour = usd_per_gpu_hour(plan) * gpus + (plan->job.usd_per_kwh > 0 ? plan->job.usd_per_kwh * kw : 0);
+  double usd_per_hour =
+      mal_usd_per_gpu_hour(plan) * gpus + (plan->job.usd_per_kwh > 0 ? plan->job.usd_per_kwh * kw : 0);
   if (useful <= 0) return;
   double hours_per_mtoken = 1e6 / useful / 3600;
   out->usd_per_mtoken = usd_per_hour * hours_per_mtoken;
@@ -132,7 +133,7 @@ mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_
                     p->plan->machine.name);
   mal_upkeep upkeep = mal_upkeep_of(p);
   mal_upkeep_add(&upkeep, &step);
-  set_memory(p, out);
+  mal_price_memory(p, out);
   out->step_s = step.step_s;
   memcpy(out->time_s, step.time_s, sizeof out->time_s);
   out->bubble_fraction = out->time_s[MAL_TIME_BUBBLE] / out->step_s;

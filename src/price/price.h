@@ -46,6 +46,10 @@ typedef struct mal_estimate {
 } mal_estimate;
 
 mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_error *e);
+/* Of an estimate, what concerns memory only. */
+void mal_price_memory(const mal_program *p, mal_estimate *out);
+/* The job's price, else the catalogue's; 0: none known. */
+double mal_usd_per_gpu_hour(const mal_plan *plan);
 /* The exact composition with the event times of every stage, for pictures and for the simulator's test. */
 mal_status mal_price_timeline(mal_arena *a, const mal_program *p, mal_timeline *t, mal_error *e);
 

@@ -88,6 +88,7 @@ typedef struct mal_block {
   int64_t kernel_bytes;          /* declared scratch */
   double flops[MAL_LISTS];       /* executed */
   double model_flops[MAL_LISTS]; /* without recomputation, causal attention halved */
+  void *memo;                    /* of a block that is shared (cache.h): what its readers keep of it; else NULL */
 } mal_block;
 
 /* Axes of a group beyond single bits of mal_axis, used only where layout.hybrid > 0: ZeRO's shard group and the group of

@@ -1,5 +1,6 @@
 /* Assembles a program: which blocks each stage holds, in runs of equal layers, each distinct block lowered once. */
 #include "program/lower.h"
+#include "program/cache.h"
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -12,7 +13,8 @@ typedef struct assembly {
   mal_block_request *made; /* [p->n_blocks]: what each block was lowered for */
   mal_held *held;          /* [p->n_blocks] */
   int room;
-  int64_t limit_bytes; /* 0: none */
+  int64_t limit_bytes;    /* 0: none */
+  mal_block_cache *cache; /* NULL: every block is lowered here */
 } assembly;
 
 /* --- blocks ----------------------------------------------------------------------------------------------------------- */
@@ -31,9 +33,12 @@ static mal_status block_for(assembly *s, mal_block_request request, int *block) 
   for (*block = 0; *block < p->n_blocks; ++*block)
     if (same_request(&s->made[*block], &request)) return MAL_OK;
   assert(p->n_blocks < s->room);
-  mal_status status = mal_block_lower(s->a, &request, &p->blocks[p->n_blocks], s->e);
+  mal_block *made = &p->blocks[p->n_blocks];
+  mal_held *held = &s->held[p->n_blocks];
+  mal_status status =
+      s->cache ? mal_block_cached(s->cache, &request, made, held, s->e) : mal_block_lower(s->a, &request, made, s->e);
   if (status != MAL_OK) return status;
-  s->held[p->n_blocks] = mal_block_holds(&s->scratch, &p->blocks[p->n_blocks], p->split_backward, NULL, NULL);
+  if (!s->cache) *held = mal_block_holds(&s->scratch, made, p->split_backward, NULL, NULL);
   s->made[p->n_blocks++] = request;
   return MAL_OK;
 }
@@ -188,7 +193,7 @@ static bool is_over(const assembly *s, const mal_stage *stage) {
   return s->limit_bytes && bytes > s->limit_bytes;
 }
 
-static int64_t boundary_bytes(const mal_plan *plan) {
+int64_t mal_boundary_bytes(const mal_plan *plan) {
   const mal_layout *l = &plan->layout;
   int64_t tokens = l->micro_batch * (plan->job.seq / l->cp);
   if (l->sequence_parallel == MAL_ON || plan->profile->pp_scatter_gather) tokens /= l->tp;
@@ -214,19 +219,29 @@ static mal_status assemble(assembly *s) {
   return status;
 }
 
-mal_status mal_lower_within(mal_arena *a, const mal_plan *plan, int64_t limit_bytes, mal_program *p, mal_error *e) {
-  assembly s = {.a = a, .plan = plan, .p = p, .e = e, .limit_bytes = limit_bytes};
-  *p = (mal_program){.plan = plan, .micro_batches = plan->job.accumulation, .boundary_bytes = boundary_bytes(plan)};
+static mal_status lower(mal_arena *a, mal_block_cache *cache, const mal_plan *plan, int64_t limit_bytes, mal_program *p,
+                        mal_error *e) {
+  assembly s = {.a = a, .plan = plan, .p = p, .e = e, .limit_bytes = limit_bytes, .cache = cache};
+  *p = (mal_program){.plan = plan, .micro_batches = plan->job.accumulation, .boundary_bytes = mal_boundary_bytes(plan)};
   p->split_backward = mal_schedule_splits(&plan->layout);
   mal_arena_init(&s.scratch);
   mal_status status = assemble(&s);
   mal_arena_free(&s.scratch);
   if (status != MAL_OK) return status;
   mal_program_memory(p);
-  mal_program_count(p);
   return MAL_OK;
 }
 
 mal_status mal_lower(mal_arena *a, const mal_plan *plan, mal_program *p, mal_error *e) {
   return mal_lower_within(a, plan, 0, p, e);
+}
+
+mal_status mal_lower_within(mal_arena *a, const mal_plan *plan, int64_t limit_bytes, mal_program *p, mal_error *e) {
+  mal_status status = lower(a, NULL, plan, limit_bytes, p, e);
+  if (status == MAL_OK) mal_program_count(p);
+  return status;
+}
+
+mal_status mal_lower_cached(mal_arena *a, mal_block_cache *cache, const mal_plan *plan, mal_program *p, mal_error *e) {
+  return lower(a, cache, plan, 0, p, e);
 }

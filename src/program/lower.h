@@ -8,6 +8,8 @@
 void mal_program_memory(mal_program *p);
 /* Bytes of a block's weights, and of its gradients where they outlast the passes. */
 int64_t mal_block_lasting(const mal_plan *plan, const mal_block *b);
+/* One activation message between stages. */
+int64_t mal_boundary_bytes(const mal_plan *plan);
 /* count.c: FLOPs of a step, bytes sent by the busiest stage. */
 void mal_program_count(mal_program *p);
 #endif

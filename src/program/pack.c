@@ -329,9 +329,9 @@ static void polish(mal_arena *a, packing *g, int64_t enough, int64_t *height, in
 
 static int64_t pack(packer *p) {
   int n = p->n_lives;
+  if (n == 0 || p->b->r->unplaced) return 0;
   int64_t *alive = MAL_ARRAY(p->b->a, int64_t, p->n + 1), *best = MAL_ARRAY(p->b->a, int64_t, n);
   int64_t enough = count_alive(p, alive), height = INT64_MAX;
-  if (n == 0) return 0;
   qsort(p->lives, (size_t)n, sizeof *p->lives, larger_first);
   packing g = {p->lives, conflicts(p), n, MAL_ARRAY(p->b->a, int, n), MAL_ARRAY(p->b->a, int, n)};
   by_breadth(p, &g, alive);

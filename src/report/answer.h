@@ -3,6 +3,7 @@
 #define MAL_REPORT_ANSWER_H
 #include "price/price.h"
 #include "report/page.h"
+#include "search/search.h"
 
 typedef struct mal_answer {
   mal_plan plan; /* the program points to it: an answer does not move */
@@ -10,9 +11,12 @@ typedef struct mal_answer {
   mal_estimate estimate;
   mal_remedy *remedies; /* when it does not fit */
   int n_remedies;
-  const char *asked;   /* the machine as the user wrote it */
-  const char *command; /* reproduces the answer */
-  mal_status status;   /* not MAL_OK: this machine cannot hold such a layout at all, and error says why */
+  const mal_search_result *search; /* the plan is its best, or what comes nearest; NULL: the layout was given */
+  const mal_choice *against;       /* a layout to hold it against; NULL: none */
+  const char *take;                /* the command that asks for this very layout; with `search` only */
+  const char *asked;               /* the machine as the user wrote it */
+  const char *command;             /* reproduces the answer */
+  mal_status status;               /* not MAL_OK: this machine cannot hold such a layout at all, and error says why */
   mal_error error;
 } mal_answer;
 
@@ -24,6 +28,10 @@ bool mal_answer_fits(const mal_answer *a);
 /* The target is reached before the deadline, and for the budget; true when none was given. */
 bool mal_answer_in_time(const mal_answer *a);
 bool mal_answer_in_budget(const mal_answer *a);
+
+/* What was searched, the next best and what each loses where, and the layout that was to be held against it. */
+void mal_report_search(mal_page *p, const mal_answer *a);
+json_t *mal_report_search_json(const mal_search_result *r);
 
 /* One answer at length; several side by side. */
 void mal_report_plan(mal_page *p, const mal_answer *a);

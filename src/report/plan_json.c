@@ -180,6 +180,15 @@ static json_t *answer_json(mal_arena *a, const mal_answer *answer) {
   put(o, "job", mal_options_json(mal_job_options, mal_job_option_count, &p->job));
   put(o, "profile", profile_json(p));
   json_array_append_new(layouts, layout_json(a, p, &answer->estimate, mal_answer_fits(answer)));
+  for (int i = 1; answer->search && i < answer->search->count; i++) {
+    const mal_choice *f = &answer->search->best[i];
+    json_array_append_new(layouts, layout_json(a, &f->plan, &f->estimate, f->estimate.fits));
+  }
+  if (answer->search) put(o, "search", mal_report_search_json(answer->search));
+  if (answer->against) {
+    const mal_choice *f = answer->against;
+    put(o, "against", layout_json(a, &f->plan, &f->estimate, f->estimate.fits));
+  }
   put(o, "layouts", layouts);
   put(o, "remedies", remedies_json(a, answer));
   put_text(o, "command", answer->command);

@@ -287,6 +287,7 @@ void mal_report_plan(mal_page *p, const mal_answer *a) {
                  mal_show_int((int64_t)(a->estimate.tokens_per_s + 0.5)));
     put_remedies(p, a);
   }
+  if (a->search) mal_report_search(p, a);
   put_unverified(p, a);
   put_again(p, a->command);
 }
@@ -334,6 +335,10 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
   mal_table_put(&t, p);
   for (int i = 0; i < count; i++)
     if (!answers[i].status) put_own(p, &answers[i].plan.machine, answers[i].asked);
+  for (int i = 0; i < count; i++)
+    if (!answers[i].status && answers[i].search)
+      mal_page_field(p, LABEL, _("layout"), "%s: %s", answers[i].asked,
+                     mal_spaced(p->arena, mal_plan_layout(p->arena, &answers[i].plan)));
   for (int i = 0; i < count; i++)
     if (answers[i].status) {
       mal_page_put(p, "\n");
