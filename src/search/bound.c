@@ -8,15 +8,14 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 typedef struct hiding {
   double shown; /* share of what could hide that is seen all the same */
-  bool gathers, reduces, again, each;
+  bool gathers, reduces, again;
 } hiding;
 
 static hiding hiding_of(const mal_plan *p) {
   return (hiding){.shown = p->profile->dp_exposed.value,
                   .gathers = p->layout.overlap_dp_param == MAL_ON && p->profile->prefetch > 0,
                   .reduces = p->layout.overlap_dp_grad == MAL_ON,
-                  .again = p->profile->regather_backward,
-                  .each = p->layout.zero == 2 || p->profile->reduce_each_micro_batch};
+                  .again = p->profile->regather_backward};
 }
 
 static double exposed(double traffic, double work, bool hides, double shown) {
@@ -25,13 +24,13 @@ static double exposed(double traffic, double work, bool hides, double shown) {
 
 /* work: the longest of all pieces, for a unit's traffic may run beside its neighbour. */
 static double unit_visible(const hiding *h, const mal_unit *u, double work_f, double work_b, bool split, double *f,
-                           double *b, double *tail) {
+                           double *b) {
   *f = exposed(u->gather_s, work_f, h->gathers, h->shown);
   *b = h->again ? exposed(u->gather_s, work_b, h->gathers, h->shown) : 0;
   double reduced = exposed(u->reduce_s, work_b, h->reduces, h->shown);
   if (split) reduced = u->reduce_s * (h->reduces ? h->shown : 1);
-  *(h->each ? b : tail) += reduced;
-  return h->each ? reduced : 0;
+  *b += reduced;
+  return reduced;
 }
 
 void mal_visible_of(mal_arena *a, const mal_kit *kit, const mal_piece *layers, const mal_piece *plain,
@@ -40,17 +39,15 @@ void mal_visible_of(mal_arena *a, const mal_kit *kit, const mal_piece *layers, c
   hiding h = hiding_of(&shard->plan);
   double f = 0, b = 0;
   *v = (mal_visible){.f = MAL_ARRAY(a, double, kinds + 1), .b = MAL_ARRAY(a, double, kinds + 1)};
-  v->tail = MAL_ARRAY(a, double, kinds + 1);
   for (int i = 0; i <= kinds; i++) f = fmax(f, layers[i].f), b = fmax(b, layers[i].b);
   for (int i = 0; i <= kinds && plain; i++) f = fmax(f, plain[i].f), b = fmax(b, plain[i].b);
   for (int i = 0; i < MAL_ENDS; i++) f = fmax(f, kit->ends[i].f), b = fmax(b, kit->ends[i].b);
   for (int i = 0; i <= kinds; i++)
-    v->last = fmax(v->last, unit_visible(&h, &shard->layers[i], f, b, kit->split, &v->f[i], &v->b[i], &v->tail[i]));
+    v->last = fmax(v->last, unit_visible(&h, &shard->layers[i], f, b, kit->split, &v->f[i], &v->b[i]));
   for (int i = 0; i < MAL_ENDS; i++) {
     const mal_unit *u = i == MAL_TAIL && shard->joins ? &shard->joined_tail : &shard->ends[i];
     double windows = 1 + (i == MAL_TAIL ? 2 * (double)kit->plan.model.mtp_layers : 0); /* of several blocks */
-    v->last = fmax(v->last, unit_visible(&h, u, windows * f, windows * b, kit->split, &v->ends_f[i], &v->ends_b[i],
-                                         &v->ends_tail[i]));
+    v->last = fmax(v->last, unit_visible(&h, u, windows * f, windows * b, kit->split, &v->ends_f[i], &v->ends_b[i]));
   }
 }
 
@@ -110,11 +107,6 @@ mal_passes mal_bound_passes(const mal_question *q, const mal_class *c) {
   p.done_s = fill + passes * each;
   p.drained_s = p.done_s + drain;
   p.gemm_s = passes * gemm_of(q, c);
-  if (q->visible) {
-    const mal_visible *v = q->visible;
-    p.tail_s = (double)c->ends[0] * v->ends_tail[0] + (double)c->ends[1] * v->ends_tail[1];
-    for (int i = 0; i <= q->partition->kinds; i++) p.tail_s += (double)c->n[i] * v->tail[i];
-  }
   return p;
 }
 
@@ -142,8 +134,8 @@ double mal_bound_step(const mal_question *q, const mal_shard_kit *shard, const m
     double sync, optimizer;
     mal_passes p = mal_bound_passes(q, &q->partition->classes[k]);
     mal_stage_end_seconds(&shard->plan, &ends[k]->traffic, p.forward_s, p.backward_s, &sync, &optimizer);
-    if (k == 0) sync_of_first = sync + p.tail_s; /* class 0 has stage 0 */
-    synced = fmax(synced, p.done_s + sync + p.tail_s);
+    if (k == 0) sync_of_first = sync; /* class 0 has stage 0 */
+    synced = fmax(synced, p.done_s + sync);
     drained = fmax(drained, p.drained_s);
     updated = fmax(updated, optimizer);
   }

@@ -10,9 +10,9 @@
 
 /* What stays visible of a unit's traffic, per layer: added to the kit's seconds. */
 typedef struct mal_visible {
-  double ends_f[MAL_ENDS], ends_b[MAL_ENDS], ends_tail[MAL_ENDS];
-  double *f, *b, *tail; /* [kinds + 1]; tail: once a step */
-  double last;          /* at most, of the unit that a pass reduces last */
+  double ends_f[MAL_ENDS], ends_b[MAL_ENDS];
+  double *f, *b; /* [kinds + 1] */
+  double last;   /* at most, of the unit that a pass reduces last */
 } mal_visible;
 void mal_visible_of(mal_arena *a, const mal_kit *kit, const mal_piece *layers, const mal_piece *plain,
                     const mal_shard_kit *shard, mal_visible *v);
@@ -30,7 +30,7 @@ typedef struct mal_question {
 
 /* Seconds until a class of stages is through, and until stage 0 is, were there no end of the step. */
 typedef struct mal_passes {
-  double done_s, drained_s, forward_s, backward_s, tail_s, gemm_s;
+  double done_s, drained_s, forward_s, backward_s, gemm_s;
 } mal_passes;
 mal_passes mal_bound_passes(const mal_question *q, const mal_class *c);
 

@@ -49,8 +49,8 @@ typedef struct mal_piece {
 } mal_piece;
 
 typedef struct mal_kit {
-  mal_plan plan; /* complete, with this micro-batch */
-  bool split, unplaced; /* unplaced: no bytes of work, for times only */
+  mal_plan plan;                                     /* complete, with this micro-batch */
+  bool split, unplaced;                              /* unplaced: no bytes of work, for times only */
   mal_piece ends[MAL_ENDS], *layers[MAL_RECOMPUTES]; /* [kinds + 1]; NULL: not asked for yet */
   int64_t end_stash_freed; /* of the tail, which an allocator has again before its layers run backward */
 } mal_kit;

@@ -182,7 +182,8 @@ static void add_experts(maker *k, mal_frame f, const mal_numbers *eps, const mal
   for (int i = 0; i < eps->count; i++)
     for (int j = 0; j < etps->count; j++) {
       f.ep = eps->at[i], f.etp = experts ? etps->at[j] : f.tp;
-      if (f.tp % f.etp && !mal_space_fixed(k->s, AT(etp))) continue; /* experts are cut inside the ranks that cut a layer */
+      if (f.tp % f.etp && !mal_space_fixed(k->s, AT(etp)))
+        continue; /* experts are cut inside the ranks that cut a layer */
       f.pp = pipelines(k, f.profile, f.tp, f.cp, f.ep, f.etp);
       if (f.pp.count) add_kinds(k, f);
     }

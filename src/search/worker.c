@@ -258,9 +258,7 @@ static void judge_partly(mal_worker *w, const mal_pipeline *at, const leaf *x, c
 
 /* --- bounds, shard by shard ------------------------------------------------------------------------------------------------------- */
 
-static bool reduces_units(const mal_plan *p, int zero) {
-  return zero == 2 || (zero == 3 && p->profile->reduce_each_micro_batch);
-}
+static bool reduces_units(int zero) { return zero >= 2; }
 
 static double gemm_seconds(const mal_question *q) {
   double least = 0;
@@ -347,7 +345,7 @@ static verdict try_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_que
 static void try_shards(mal_worker *w, mal_pipeline *at, const leaf *x, mal_question *q) {
   for (int k = 0; k < at->n_shards && w->status == MAL_OK; k++) {
     const mal_shard *s = &at->shards[k];
-    if (reduces_units(&w->space->plans[w->at->profile], s->zero) != x->reduces) continue;
+    if (reduces_units(s->zero) != x->reduces) continue;
     bool needed = true;
     for (int i = 0; i < k && offloads(s); i++)
       if (at->shards[i].zero == s->zero && at->shards[i].hybrid == s->hybrid && !offloads(&at->shards[i]))
@@ -422,8 +420,7 @@ static void add_pipeline(mal_worker *w, leaves *all, int i) {
   if (!mal_space_micro_batch(w->space, w->at, at->dp, w->micro_batch)) return;
   const mal_profile *profile = w->space->plans[w->at->profile].profile;
   int forms = mal_space_forms(w->space, profile, at->pp, w->space->batch / (at->dp * w->micro_batch), w->forms);
-  for (int k = 0; k < at->n_shards; k++)
-    kinds[reduces_units(&w->space->plans[w->at->profile], at->shards[k].zero)] = true;
+  for (int k = 0; k < at->n_shards; k++) kinds[reduces_units(at->shards[k].zero)] = true;
   all->hops[i] = hops_of(w, at);
   for (int f = 0; f < forms && all->hops[i]; f++) {
     if (at->pp == 1 && w->forms[f].schedule != MAL_1F1B && !mal_space_fixed(w->space, offsetof(mal_layout, schedule)))
@@ -523,7 +520,7 @@ bool mal_worker_probe(mal_worker *w, mal_arena *a, const mal_frame *f, const uin
   leaf x = {0, pipeline, w->forms[place[2] % (uint32_t)forms], (int)(place[3] % MAL_RECOMPUTES), false, false};
   int shard = (int)(place[4] % (uint32_t)at->n_shards);
   int64_t recomputed = place[5] % (uint32_t)(w->space->layers / at->pp + 1);
-  x.reduces = reduces_units(&w->space->plans[f->profile], at->shards[shard].zero);
+  x.reduces = reduces_units(at->shards[shard].zero);
   x.partly = x.recompute == MAL_RECOMPUTE_FULL && recomputed > 0;
   if (!bound_of(w, at, &x, shard, recomputed, out)) return fault(w, &(mal_error){.text = "bounds disagree"}), false;
   mal_layout l =
