@@ -14,7 +14,7 @@ typedef struct mal_block_request {
   /* HEAD: its matrix lies in this stage already (tied embedding; the head of an MTP module). MTP: so does the embedding.
    * With pp = 1 a tied table is found in place without being told. */
   bool tied_here;
-  bool unplaced;      /* for times and states only: work is not packed, work_bytes are 0 and offsets in WORK mean nothing */
+  bool unplaced; /* for times and states only: work is not packed, work_bytes are 0 and offsets in WORK mean nothing */
   bool no_input_grad; /* LAYER: nothing below is trained (the first layer with LoRA) */
   /* SYNC, OPTIMIZER: sums over the blocks of the stage, each times its count, of the fields of the same name */
   int64_t dense_elements, expert_elements, replicated_elements, vector_elements, tied_elements;
