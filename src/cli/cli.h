@@ -37,6 +37,7 @@ int mal_cmd_machines(int argc, char **argv);
 int mal_cmd_design(int argc, char **argv);
 int mal_cmd_data(int argc, char **argv);
 int mal_cmd_probe(int argc, char **argv);
+int mal_cmd_check(int argc, char **argv);
 int mal_cmd_help(int argc, char **argv);
 
 /* Option groups of the verbs, for help and man pages. */
@@ -48,6 +49,8 @@ extern const mal_option mal_data_options[];
 extern const int mal_data_option_count;
 extern const mal_option mal_probe_options[];
 extern const int mal_probe_option_count;
+extern const mal_option mal_check_options[];
+extern const int mal_check_option_count;
 
 void mal_help_overview(mal_page *page);
 void mal_help_verb(mal_page *page, const mal_verb *verb);

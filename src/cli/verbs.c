@@ -44,6 +44,10 @@ static const mal_section design_sections[] = {
     {N_("Files"), mal_design_options, &mal_design_option_count, false},
     {0},
 };
+static const mal_section check_sections[] = {
+    {N_("Options"), mal_check_options, &mal_check_option_count, false},
+    {0},
+};
 static const mal_section probe_sections[] = {
     {N_("Options"), mal_probe_options, &mal_probe_option_count, false},
     {0},
@@ -131,6 +135,17 @@ static const char *const design_examples[] = {
     N_("Is it cabled as designed?"),
     "malha design --nodes 16 --node dgx-h100 -o cluster.yaml\n"
     "malha design check --expected cluster.yaml --found ibnetdiscover.txt",
+    NULL,
+};
+static const char *const check_examples[] = {
+    N_("This machine, its environment too"),
+    "malha check --env",
+    N_("A slow server, from what was pasted: listings, a run of nccl-tests, the kernel log"),
+    "malha check topo.txt lspci.txt allreduce.log dmesg.txt",
+    N_("Logs of a run on four servers that should be DGX H100"),
+    "malha check --on 4xdgx-h100 nccl-tests.log nccl-debug.log",
+    N_("Under load for a minute, for a monitoring system"),
+    "malha check --for 60s --prometheus /var/lib/node_exporter/malha.prom",
     NULL,
 };
 static const char *const probe_examples[] = {
@@ -237,6 +252,16 @@ const mal_verb mal_verbs[] = {
         "say is listed, never guessed.\n\n"
         "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
      probe_sections, probe_examples},
+    {"check", mal_cmd_check, N_("My training is slow: is the node well?"),
+     N_("judge a node: find what is sick, its cost, and what to do"), N_("[FILE...] [OPTION...]"),
+     N_("Judges the live machine, or what was pasted of one: the listings that malha probe reads; logs of nccl-tests, "
+        "NCCL_DEBUG=INFO, ib_write_bw, fio, nvbandwidth and gdsio; kernel logs with XIDs, the Fabric Manager's log, "
+        "environments, and tables of results. Each file is recognised by its content; several are judged together.\n\n"
+        "A finding has its evidence (file and line), the likely cause, what it costs by the model (all-reduce "
+        "bandwidth, a step of "
+        "a reference job) and what to do. Benchmarks are compared with what the machine should give.\n\n"
+        "Exit status: 0 well; 1 an error was found; 2 bad usage or input; 3 a fault."),
+     check_sections, check_examples},
 };
 const int mal_verb_count = sizeof mal_verbs / sizeof *mal_verbs;
 

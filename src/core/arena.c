@@ -24,11 +24,12 @@ enum { GAP = 16 };
 enum { GAP = 0 };
 #endif
 
-enum { ALIGN = 16, FIRST_BLOCK = 16 << 10, LARGEST_STEP = 4 << 20, WRITING_ROOM = 4096 };
+enum { ALIGN = 16, FIRST_BLOCK = 16 << 10, LARGEST_STEP = 4 << 20, LARGE_BLOCK = 8 << 20, WRITING_ROOM = 4096 };
 
 typedef struct mal_arena_block {
   struct mal_arena_block *next;
   size_t size, top;
+  size_t used; /* bytes that were handed out at some time: what lies beyond is zero */
   _Alignas(ALIGN) unsigned char data[];
 } block;
 
@@ -68,11 +69,13 @@ static void add_block(mal_arena *a, size_t room) {
   size_t size = a->head ? a->head->size * 2 : FIRST_BLOCK;
   if (size > LARGEST_STEP) size = LARGEST_STEP;
   if (size < room) size = room;
-  block *b = size < SIZE_MAX - sizeof *b ? malloc(sizeof *b + size) : NULL;
+  bool large = size >= LARGE_BLOCK; /* comes from the system, zeroed page by page when it is first touched */
+  block *b = size < SIZE_MAX - sizeof *b ? (large ? calloc(1, sizeof *b + size) : malloc(sizeof *b + size)) : NULL;
   if (!b) fail(size);
   b->next = a->head;
   b->size = size;
   b->top = 0;
+  b->used = large ? 0 : size;
   ASAN_POISON_MEMORY_REGION(b->data, size);
   a->head = b;
   a->total += size;
@@ -102,11 +105,14 @@ void *mal_alloc(mal_arena *a, size_t bytes) {
   if (bytes > SIZE_MAX / 2) fail(bytes);
   size_t room = round_up(bytes ? bytes : 1) + GAP;
   if (!a->head || a->head->size - a->head->top < room) add_block(a, room);
-  void *p = a->head->data + a->head->top;
-  a->head->top += room;
+  block *b = a->head;
+  void *p = b->data + b->top;
+  bool untouched = b->top >= b->used;
+  b->top += room;
+  if (b->used < b->top) b->used = b->top;
   a->used += room - GAP;
   ASAN_UNPOISON_MEMORY_REGION(p, bytes);
-  return memset(p, 0, bytes);
+  return untouched ? p : memset(p, 0, bytes);
 }
 
 void *mal_alloc_array(mal_arena *a, size_t count, size_t size) { return mal_alloc(a, product(count, size)); }
@@ -121,6 +127,7 @@ void *mal_grow(mal_arena *a, void *old, size_t old_count, size_t new_count, size
   bool last = b && (uintptr_t)old >= (uintptr_t)b->data && (uintptr_t)old + had_room == (uintptr_t)b->data + b->top;
   if (last && b->size - b->top >= room - had_room) {
     b->top += room - had_room;
+    if (b->used < b->top) b->used = b->top;
     a->used += room - had_room;
     ASAN_UNPOISON_MEMORY_REGION(old, want);
     memset((char *)old + had, 0, want - had);

@@ -82,6 +82,7 @@ const mal_field mal_node_table[] = {
     COUNT("gpus", gpus, 1, 1024),
     COUNT("nvlink_domain", nvlink_domain, 0, 65536),
     {.key = "nvlink_switch", .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, nvlink_switch)},
+    VALUE("nvswitches", nvswitches),
     NEEDED("nics", nics),
     NEEDED("nic_bytes_per_s", nic_bytes_per_s),
     NEEDED("cpu_sockets", cpu_sockets),

@@ -65,6 +65,7 @@ typedef struct mal_node {
   int64_t
       nvlink_domain; /* GPUs that reach each other over NVLink at full rate (8; 72 in NVL72; 2 with bridges; 0/1 none) */
   bool nvlink_switch;              /* all-to-all through NVSwitch; false: direct links or bridges */
+  mal_value nvswitches;            /* on the board; 0 not said */
   mal_value nics, nic_bytes_per_s; /* compute fabric only; bytes/s of one NIC, one direction */
   mal_value cpu_sockets, cpu_cores, ram_bytes, ram_bytes_per_s,
       host_speed; /* host_speed: single-thread speed, EPYC 7742 = 1 */
