@@ -140,7 +140,7 @@ static const char *const design_examples[] = {
 static const char *const check_examples[] = {
     N_("This machine, its environment too"),
     "malha check --env",
-    N_("A slow server, from what was pasted: listings, a run of nccl-tests, the kernel log"),
+    N_("A slow server, from pasted listings, a run of nccl-tests, the kernel log"),
     "malha check topo.txt lspci.txt allreduce.log dmesg.txt",
     N_("Logs of a run on four servers that should be DGX H100"),
     "malha check --on 4xdgx-h100 nccl-tests.log nccl-debug.log",
