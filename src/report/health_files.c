@@ -133,7 +133,7 @@ static const char *label_value(mal_arena *a, const char *text) {
 }
 
 static void device_metric(mal_writing *w, const mal_health *h, const char *name, const char *help, mal_part_kind kind,
-                          mal_fact_key key) {
+                          mal_fact_key key, double scale) {
   bool headed = false;
   for (int i = 0; i < h->topology.n_devices; i++) {
     const mal_part *d = &h->topology.devices[i];
@@ -141,7 +141,7 @@ static void device_metric(mal_writing *w, const mal_health *h, const char *name,
     if (!headed) mal_write(w, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
     headed = true;
     mal_write(w, "%s{device=\"%s\"} %.17g\n", name, label_value(w->arena, mal_part_label(w->arena, d)),
-              mal_fact_number(d, key, 0));
+              scale * mal_fact_number(d, key, 0));
   }
 }
 
@@ -161,9 +161,9 @@ char *mal_report_health_prometheus(mal_arena *a, const mal_health *h) {
       mal_write(&w, "malha_check_findings{rule=\"%s\",severity=\"%s\"} %d\n", mal_rule_name[r], mal_severity_name[s],
                 n);
     }
-  device_metric(&w, h, "malha_check_gpu_temperature_celsius", "Temperature of the GPU.", MAL_PART_GPU, MAL_F_TEMP);
-  device_metric(&w, h, "malha_check_gpu_power_watts", "Power the GPU draws.", MAL_PART_GPU, MAL_F_POWER);
-  device_metric(&w, h, "malha_check_gpu_sm_clock_hertz", "SM clock of the GPU.", MAL_PART_GPU, MAL_F_SM_CLOCK);
-  device_metric(&w, h, "malha_check_nic_rate_bits_per_second", "Rate of the port.", MAL_PART_NIC, MAL_F_RATE);
+  device_metric(&w, h, "malha_check_gpu_temperature_celsius", "Temperature of the GPU.", MAL_PART_GPU, MAL_F_TEMP, 1);
+  device_metric(&w, h, "malha_check_gpu_power_watts", "Power the GPU draws.", MAL_PART_GPU, MAL_F_POWER, 1);
+  device_metric(&w, h, "malha_check_gpu_sm_clock_hertz", "SM clock of the GPU.", MAL_PART_GPU, MAL_F_SM_CLOCK, 1);
+  device_metric(&w, h, "malha_check_nic_rate_bytes_per_second", "Rate of the port.", MAL_PART_NIC, MAL_F_RATE, 1.0 / 8);
   return w.text;
 }

@@ -98,6 +98,8 @@ bool mal_read_kernel_log(mal_health *h, const mal_paste *p) {
   bool known = false;
   while (mal_lines_next(&l)) {
     mal_evidence from = {p->file, l.number};
+    if (strstr(l.line, "NCCL INFO"))
+      continue; /* logs of jobs are long, and none of the words below is in such a line */
     bool nvidia = strstr(l.line, "NVRM") || strstr(l.line, "nvidia");
     if (nvidia) {
       known = true;

@@ -154,6 +154,10 @@ static void judge_links(mal_health *h) {
           _("failed links: a connector of the baseboard or a bridge not fully seated, or a damaged GPU"),
           _("reset the GPU (nvidia-smi -r) and look again; if the links stay down, reseat the GPU or call for service"))
           ->damage.nvlink = (double)up / wanted;
+    else if (said && up > 0 && down > 0 && n == 1 && !h->has_machine) /* nothing to compare with */
+      mal_find(h, MAL_RULE_NVLINK_LINKS, MAL_SEV_WARNING, label, first->from,
+               mal_print(h->arena, _("%d of %d NVLinks inactive (links %s)"), down, up + down, list.text),
+               _("failed links, or links that this board does not use"), _("compare with another GPU of its kind"));
     else if (said && up == 0 && most > 0)
       mal_find(h, MAL_RULE_NVLINK_LINKS, MAL_SEV_ERROR, label, first ? first->from : g->from, _("no NVLink is active"),
                _("the GPU is not part of the NVLink fabric: Fabric Manager, or a failed GPU"),
