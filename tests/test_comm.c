@@ -238,6 +238,44 @@ static void test_sums_are_in_member_order_and_rounded_once(void **state) {
       on_ranks(kinds[k].b, kinds[k].processes, sizes_of_worlds[i], run_order, NULL);
 }
 
+/* Not a number stays so in sums and maxima, wherever it lies. */
+static void run_nan(rank_env *env) {
+  mal_error e = {0};
+  mal_members all = {.dims = 1, .extent = {env->ranks}, .stride = {1}};
+  int32_t group;
+  enum { MANY = 37 };
+  must(env, !env->b->group(env->c, &all, "all", &group, &e), "%s", e.text);
+  for (int kind = 0; kind < 4; kind++) {
+    bool brain = kind & 1;
+    uint32_t *x = (uint32_t *)(void *)env->room;
+    uint16_t *h = (uint16_t *)(void *)env->room;
+    for (int i = 0; i < MANY; i++) {
+      uint32_t bits = i % 3 == env->rank ? 0x7fc00000 : 0xbf800000; /* NaN or -1 */
+      if (brain)
+        h[i] = (uint16_t)(bits >> 16);
+      else
+        x[i] = bits;
+    }
+    mal_comm_call call = {.op = MAL_ALL_REDUCE,
+                          .reduction = kind / 2 ? MAL_MAX : MAL_SUM,
+                          .dtype = brain ? MAL_BF16 : MAL_F32,
+                          .in = {x},
+                          .out = {x},
+                          .elements = {MANY}};
+    mal_comm_ticket t;
+    must(env, !env->b->start(env->c, group, &call, &t, &e) && !env->b->wait(env->c, t, &e), "%s", e.text);
+    for (int i = 0; i < MANY; i++) {
+      bool is = brain ? (h[i] & 0x7fff) > 0x7f80 : (x[i] & 0x7fffffff) > 0x7f800000;
+      must(env, is == (i % 3 < env->ranks), "element %d of kind %d", i, kind);
+    }
+  }
+}
+
+static void test_nan_stays(void **state) {
+  (void)state;
+  for (int ranks = 2; ranks <= 3; ranks++) on_ranks(kinds[0].b, false, ranks, run_nan, NULL);
+}
+
 /* All 2^16 values of fp16 against the processor's double: the sum of x and 0 is x, and halves round to even. */
 static float of_f16(uint16_t h) {
   int e = h >> 10 & 31, m = h & 1023;
@@ -589,6 +627,7 @@ int main(void) {
       cmocka_unit_test(test_all_to_all),
       cmocka_unit_test(test_broadcast),
       cmocka_unit_test(test_sums_are_in_member_order_and_rounded_once),
+      cmocka_unit_test(test_nan_stays),
       cmocka_unit_test(test_fp16_rounds_to_nearest),
       cmocka_unit_test(test_messages),
       cmocka_unit_test(test_groups_overlap),

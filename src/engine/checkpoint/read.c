@@ -66,7 +66,7 @@ static mal_status read_whole(mal_arena *a, mal_files *f, const char *path, char 
 
 static int hash_file(mal_files *f, mal_handle *file, int64_t bytes, uint64_t hash[2]) {
   XXH3_state_t *state = XXH3_createState();
-  char *buffer = malloc(SHARD_BUFFER_BYTES);
+  char *buffer = malloc(bytes < SHARD_BUFFER_BYTES ? (size_t)bytes : SHARD_BUFFER_BYTES);
   int why = state && buffer ? 0 : ENOMEM;
   if (!why) XXH3_128bits_reset(state);
   for (int64_t at = 0, got; at < bytes && !why; at += got) {
@@ -154,6 +154,7 @@ typedef struct loading {
   int32_t *first, *by_tensor; /* wants of tensor t and kind k: by_tensor[first[3 t + k] .. first[3 t + k + 1]) */
   int32_t *theirs;            /* of a tensor in the checkpoint, its number here; -1 none */
   float *buffer;
+  int64_t buffer_bytes; /* as large as the largest shard, or SHARD_BUFFER_BYTES: touching fresh memory is dear */
 } loading;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -166,9 +167,9 @@ static int copy_shared(loading *l, source *s, const rectangle *from, rectangle *
   int64_t col = most(from->col, to->col), cols = least(from->col + from->cols, to->col + to->cols) - col;
   *copied = 0;
   if (rows <= 0 || cols <= 0) return 0;
-  bool whole = from->cols * (int64_t)sizeof(float) <= SHARD_BUFFER_BYTES;
-  int64_t width = whole ? from->cols : least(cols, SHARD_BUFFER_BYTES / (int64_t)sizeof(float));
-  int64_t batch = whole ? SHARD_BUFFER_BYTES / ((int64_t)sizeof(float) * width) : 1;
+  bool whole = from->cols * (int64_t)sizeof(float) <= l->buffer_bytes;
+  int64_t width = whole ? from->cols : least(cols, l->buffer_bytes / (int64_t)sizeof(float));
+  int64_t batch = whole ? l->buffer_bytes / ((int64_t)sizeof(float) * width) : 1;
   for (int64_t r = 0; r < rows; r += batch)
     for (int64_t c = 0; c < cols; c += whole ? cols : width) {
       int64_t n = least(batch, rows - r), some = whole ? cols : least(width, cols - c), got;
@@ -282,7 +283,10 @@ static mal_status check_all_found(const loading *l, mal_error *e) {
 mal_status mal_checkpoint_load(const mal_checkpoint_found *found, const mal_tensors *t, const mal_rank_state *s,
                                mal_error *e) {
   mal_arena a = {0};
-  loading l = {.found = found, .tensors = t, .buffer = mal_alloc(&a, SHARD_BUFFER_BYTES)};
+  loading l = {.found = found, .tensors = t};
+  for (int32_t i = 0; i < found->says.ranks; i++) l.buffer_bytes = most(l.buffer_bytes, found->shards[i].bytes);
+  l.buffer_bytes = least(l.buffer_bytes, SHARD_BUFFER_BYTES);
+  l.buffer = mal_alloc(&a, (size_t)l.buffer_bytes);
   mal_rectangles_of(&a, s, false, &l.wants);
   index_wants(&a, &l);
   mal_status status = match_tensors(&a, &l, e);

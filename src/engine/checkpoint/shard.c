@@ -86,8 +86,9 @@ static bool inside(const rectangle *x, const mal_tensors *t, int64_t head_bytes,
   const mal_tensor *tensor = &t->at[x->tensor];
   if (x->row < 0 || x->rows < 1 || x->rows > tensor->rows || x->row > tensor->rows - x->rows) return false;
   if (x->col < 0 || x->cols < 1 || x->cols > tensor->cols || x->col > tensor->cols - x->cols) return false;
+  if (x->at_byte < head_bytes || x->at_byte > file_bytes - SHARD_TAIL_BYTES) return false;
   int64_t room = file_bytes - SHARD_TAIL_BYTES - x->at_byte;
-  return x->at_byte >= head_bytes && room >= 0 && x->rows <= room / (int64_t)sizeof(float) / x->cols;
+  return x->rows <= room / (int64_t)sizeof(float) / x->cols;
 }
 
 mal_status mal_shard_decode(mal_arena *a, const char *path, const uint8_t *head, int64_t head_bytes, int64_t file_bytes,

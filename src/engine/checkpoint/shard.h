@@ -36,6 +36,7 @@ mal_status mal_shard_decode(mal_arena *a, const char *path, const uint8_t *head,
 int64_t mal_shard_head_bytes(const uint8_t *first, int64_t file_bytes);
 
 char *mal_manifest_text(mal_arena *a, const mal_checkpoint *c, const mal_tensors *t, const mal_checkpoint_file *shards);
+/* text[length] is 0. */
 mal_status mal_manifest_parse(mal_arena *a, const char *path, const char *text, size_t length,
                               mal_checkpoint_found *found, mal_error *e);
 

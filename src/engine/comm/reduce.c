@@ -23,6 +23,8 @@ static bool wide(void) { return false; }
 
 bool mal_reduces(mal_dtype type) { return type != MAL_F8 && type != MAL_F4 && type < MAL_DTYPES; }
 
+#define IS_NAN(x) (((ivec)(x)&0x7fffffff) > 0x7f800000) /* of vectors, as a mask */
+
 /* Of a and b the larger; NaN when either is. */
 ALWAYS float larger(float a, float b) { return a != a || a > b ? a : b; }
 
@@ -37,7 +39,7 @@ ALWAYS void add_f32(float *into, const float *a, const float *b, int64_t n, bool
     memcpy(&x, a + i, sizeof x);
     memcpy(&y, b + i, sizeof y);
     if (maximum) {
-      ivec mask = (x != x) | (x > y);
+      ivec mask = IS_NAN(x) | (x > y);
       x = (vec)(((ivec)x & mask) | ((ivec)y & ~mask));
     } else {
       x += y;
@@ -86,7 +88,7 @@ ALWAYS void add_bf16(float *into, const uint16_t *b, int64_t n, bool first, bool
     y = (vec)(__builtin_convertvector(h, uvec) << 16);
     if (!first) {
       memcpy(&x, into + i, sizeof x);
-      ivec mask = (x != x) | (x > y);
+      ivec mask = IS_NAN(x) | (x > y);
       y = maximum ? (vec)(((ivec)x & mask) | ((ivec)y & ~mask)) : x + y;
     }
     memcpy(into + i, &y, sizeof y);
@@ -102,7 +104,7 @@ ALWAYS void round_bf16(uint16_t *out, const float *from, int64_t n) {
   VECTORS(i, n) {
     vec x;
     memcpy(&x, from + i, sizeof x);
-    uvec u = (uvec)x, nan = (uvec)(x != x);
+    uvec u = (uvec)x, nan = (uvec)IS_NAN(x);
     uvec r = (nan & (u >> 16 | 0x40)) | (~nan & ((u + 0x7fff + (u >> 16 & 1)) >> 16));
     hvec h = __builtin_convertvector(r, hvec);
     memcpy(out + i, &h, sizeof h);
