@@ -1,4 +1,5 @@
 /* The interpreter: walks the stage's table, each entry's blocks, each block's list. Nothing here knows a model. */
+#include "engine/poison.h"
 #include "engine/rank.h"
 #include "engine/where.h"
 #include "program/builder.h"
@@ -51,6 +52,38 @@ static int64_t elements(const run *x, int buffer) {
 
 static const int64_t *sizes(const run *x, const mal_instruction *i) { return x->plan->block->sizes[i->sizes].v; }
 
+/* --- what an instruction may touch (poison.h) --- */
+
+/* Opens or closes the operands of an instruction; weights, gradients and states are always open. */
+static void show_operands(const run *x, const mal_instruction *i, bool open) {
+#ifdef MAL_POISONS
+  const mal_block *b = x->plan->block;
+  for (int k = 0; k < MAL_INPUTS + MAL_OUTPUTS; k++) {
+    uint16_t f = k < MAL_INPUTS ? i->in[k] : i->out[k - MAL_INPUTS];
+    if (f == MAL_NO_BUFFER || b->buffers[f].region < MAL_R_STASH) continue;
+    if (open)
+      mal_unpoison(address(x, f), (size_t)b->buffers[f].bytes);
+    else
+      mal_poison(address(x, f), (size_t)b->buffers[f].bytes);
+  }
+#else
+  (void)x, (void)i, (void)open;
+#endif
+}
+
+/* Those of calls under way stay open. */
+static void hide_operands(const run *x, const mal_instruction *i) {
+  show_operands(x, i, false);
+  for (int s = 0; s < MAL_STREAMS; s++)
+    if (x->r->open[s].ticket != MAL_COMM_NONE) show_operands(x, x->r->open[s].instruction, true);
+}
+
+static void copy_open(void *to, const void *from, size_t bytes) {
+  mal_unpoison(to, bytes), mal_unpoison(from, bytes);
+  memcpy(to, from, bytes);
+  mal_poison(to, bytes), mal_poison(from, bytes);
+}
+
 /* --- calls on streams --------------------------------------------------------------------------------------------------------- */
 
 static void trace(const run *x, const mal_instruction *i, double from, double to) {
@@ -71,6 +104,7 @@ static mal_status finish(const run *x, int stream, mal_error *e) {
   if (open->ticket == MAL_COMM_NONE) return MAL_OK;
   mal_status status = x->r->backend->wait(x->r->comm, open->ticket, e);
   open->ticket = MAL_COMM_NONE;
+  hide_operands(x, open->instruction);
   trace(x, open->instruction, open->started_s, mal_now_s());
   return status;
 }
@@ -178,7 +212,9 @@ static void compute(const run *x, const mal_instruction *i) {
     const mal_buffer *table = &b->buffers[i->flags & MAL_INS_GRAD ? i->out[0] : i->in[1]];
     c.role = (int)x->r->program->plan->model.weights[b->params[table->param].weight].role;
   }
+  mal_unpoison(c.scratch, (size_t)b->kernel_bytes);
   x->r->device->kernel[i->op](&c);
+  mal_poison(c.scratch, (size_t)b->kernel_bytes);
   x->r->flops += c.flops;
   x->r->loss_sum += c.loss_sum;
 }
@@ -193,13 +229,16 @@ static mal_status execute(const run *x, const mal_instruction *i, mal_error *e) 
   if (i->op == MAL_OP_COLLECTIVE) {
     mal_open *open = &x->r->open[i->stream];
     *open = (mal_open){MAL_COMM_NONE, i, from};
+    show_operands(x, i, true);
     status = start_collective(x, i, &open->ticket, e);
     return status || i->stream != MAL_STREAM_COMPUTE ? status : finish(x, i->stream, e);
   }
+  show_operands(x, i, true);
   if (i->op == MAL_OP_SEND)
     status = exchange_tied(x, i, e);
   else if (!end_of_step(x, i))
     compute(x, i);
+  hide_operands(x, i);
   trace(x, i, from, mal_now_s());
   return status;
 }
@@ -227,7 +266,9 @@ static mal_status read_tokens(const run *x, mal_error *e) {
   for (int64_t k = 0; k < n; k++) {
     mal_status status = x->q->source->read(x->q->source->context, first + k, x->r->sequence, e);
     if (status) return status;
+    mal_unpoison(ids + k * seq, (size_t)seq * sizeof *ids);
     memcpy(ids + k * seq, x->r->sequence + labels, (size_t)seq * sizeof *ids);
+    mal_poison(ids + k * seq, (size_t)seq * sizeof *ids);
   }
   return MAL_OK;
 }
@@ -282,7 +323,7 @@ static mal_status forward(run *x, const mal_step *s, mal_error *e) {
   take_place(x->r, s, MAL_HOLD_F_TO_B), take_place(x->r, s, MAL_HOLD_F_TO_W);
   enter(x, c, s);
   char *message = message_for(x->r, s, false);
-  if (message) memcpy(end_of(x, c, 0, MAL_END_X), message, (size_t)x->r->half_bytes);
+  if (message) copy_open(end_of(x, c, 0, MAL_END_X), message, (size_t)x->r->half_bytes);
   mal_status status = MAL_OK;
   for (int i = 0; i < c->n && !status; i++) {
     run_ends(x, c, i, MAL_END_X, MAL_END_Y, i + 1);
@@ -298,7 +339,7 @@ static mal_status backward(run *x, const mal_step *s, mal_list list, mal_error *
   if (list == MAL_L_B) take_place(x->r, s, MAL_HOLD_B_TO_W);
   enter(x, c, s);
   char *message = message_for(x->r, s, true);
-  if (message) memcpy(end_of(x, c, c->n - 1, MAL_END_DY), message, (size_t)x->r->half_bytes);
+  if (message) copy_open(end_of(x, c, c->n - 1, MAL_END_DY), message, (size_t)x->r->half_bytes);
   mal_status status = MAL_OK;
   for (int i = c->n - 1; i >= 0 && !status; i--) {
     run_ends(x, c, i, MAL_END_DY, MAL_END_DX, i - 1);
@@ -348,7 +389,8 @@ static mal_status send_message(run *x, const mal_step *s, mal_error *e) {
     if (status) return status;
   }
   int n = r->chunks[s->chunk].n, last = back ? 0 : n - 1;
-  memcpy(r->outgoing, r->io + ((last & 1) ^ 1) * r->half_bytes, (size_t)r->half_bytes);
+  copy_open(r->outgoing, r->io + ((last & 1) ^ 1) * r->half_bytes, (size_t)r->half_bytes);
+  mal_unpoison(r->outgoing, (size_t)r->half_bytes);
   return r->backend->send(r->comm, r->stages_group, peer, tag_of(s, sender_chunk(r, s), back), r->outgoing,
                           r->half_bytes, &r->sending, e);
 }
@@ -362,6 +404,7 @@ static mal_status receive_message(run *x, const mal_step *s, mal_error *e) {
   if (k == r->stage_plan->incoming) return mal_fail(e, MAL_FAULT, "more messages wait than the plan has places for");
   mal_comm_ticket t;
   double from = mal_now_s();
+  mal_unpoison(r->incoming + k * r->message_bytes, (size_t)r->half_bytes);
   r->messages[k] = (mal_message){true, back, s->chunk, s->micro_batch};
   mal_status status = r->backend->recv(r->comm, r->stages_group, peer, tag_of(s, sender_chunk(r, s), back),
                                        r->incoming + k * r->message_bytes, r->half_bytes, &t, e);
@@ -406,6 +449,7 @@ static void add_loss(run *x) {
     if (f->op != MAL_OP_CROSS_ENTROPY) continue;
     const float *sums = (const float *)(const void *)address(x, f->out[0]);
     int64_t rows = sizes(x, f)[0];
+    mal_unpoison(sums, (size_t)rows * 2 * sizeof *sums);
     bool apart = f->in[2] != MAL_NO_BUFFER;
     for (int64_t r = 0; r < rows; r++)
       x->r->loss_sum += (apart ? (double)logf(sums[r]) : (double)sums[r]) - (double)sums[rows + r];
@@ -422,7 +466,7 @@ mal_status mal_rank_evaluate(mal_rank *r, const mal_step_request *q, mal_error *
     if (s->op != MAL_S_F && s->op != MAL_S_SEND_F && s->op != MAL_S_RECV_F) continue;
     status = one_entry(&x, s, e);
     if (s->op != MAL_S_F || status) continue;
-    if (x.plan->block->block_class == MAL_B_HEAD) add_loss(&x);
+    if (x.plan && x.plan->block->block_class == MAL_B_HEAD) add_loss(&x);
     leave_place(r, s, MAL_HOLD_F_TO_B), leave_place(r, s, MAL_HOLD_F_TO_W);
   }
   r->flops = flops;

@@ -1,4 +1,5 @@
 #include "engine/rank.h"
+#include "engine/poison.h"
 #include "program/builder.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -313,10 +314,13 @@ mal_status mal_rank_open(mal_arena *a, const mal_rank_request *q, mal_rank *r, m
   find_stretches(a, r, &tensors);
   status = mal_schedule_stage(a, l, q->program->micro_batches, r->stage, &r->steps, &r->n_steps, e);
   if (!status) status = take_memory(a, r, e);
-  return status ? status : lay_out_scratch(r, plans, e);
+  if (!status) status = lay_out_scratch(r, plans, e);
+  if (!status) mal_poison(r->bucket, (size_t)(r->memory + r->used_bytes - r->bucket));
+  return status;
 }
 
 void mal_rank_close(mal_rank *r) {
+  if (r->mapping) mal_unpoison(r->mapping, (size_t)r->mapping_bytes);
   if (r->mapping) munmap(r->mapping, (size_t)r->mapping_bytes);
   r->mapping = NULL;
 }

@@ -120,7 +120,7 @@ static void put_tensor(filling *f, const mal_plan *plan, const mal_layer_kind *k
     break;
   }
   default:
-    if (w->role == MAL_W_QKV && rows == fused_rows) {
+    if (k && w->role == MAL_W_QKV && rows == fused_rows) {
       put_fused_qkv(f, k, w->fused, tp, index);
     } else if (w->fused == MAL_FUSED_BLOCKS) {
       put(f, index * (rows / 2 / tp), rows / 2 / tp, 0, cols);

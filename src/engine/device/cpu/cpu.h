@@ -2,6 +2,7 @@
 #ifndef MAL_ENGINE_DEVICE_CPU_CPU_H
 #define MAL_ENGINE_DEVICE_CPU_CPU_H
 #include "engine/device/device.h"
+#include <math.h>
 
 /* Loops are compiled for several vector widths and the processor's own is taken. Sums are then in another order on another
  * processor, and in the same order in every run on the same. */
@@ -30,13 +31,13 @@ double mal_cpu_sum_squares(const float *x, int64_t n);
 void mal_cpu_scale(float *x, int64_t n, float factor);
 void mal_cpu_adamw(const mal_adamw *a, float *w, const float *g, float *m, float *v, int64_t n);
 
-/* e^x within 2 units in the last place for |x| < 87, 0 and 2^128-ish beyond: in a form that compilers make vectors of. Range
- * reduction by Cody and Waite, polynomial of the Cephes library (expf.c). */
+/* e^x within 2 units in the last place for |x| < 87, held at the bounds beyond; what is no number stays so. In a form that compilers
+ * make vectors of. Range reduction by Cody and Waite, polynomial of the Cephes library (expf.c). */
 static inline float mal_exp(float x) {
-  x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-  float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 · 2^23: rounds to the nearest whole number */
+  float within = x > -87.0f ? (x < 88.0f ? x : 88.0f) : -87.0f;
+  float shifted = within * 1.44269504f + 12582912.0f; /* 1.5 · 2^23: rounds to the nearest whole number */
   float n = shifted - 12582912.0f;
-  float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  float r = within - n * 0.693359375f + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
@@ -48,6 +49,6 @@ static inline float mal_exp(float x) {
     int32_t bits;
     float value;
   } power = {.bits = ((int32_t)n + 127) << 23};
-  return p * power.value;
+  return isnan(x) ? x : p * power.value;
 }
 #endif
