@@ -146,7 +146,7 @@ static void say(session *s, mal_page *page, json_t *json) {
     if (text) puts(text);
     free(text);
     json_decref(json);
-  } else {
+  } else if (page) {
     fputs(page->text, stdout);
   }
   fflush(stdout);
