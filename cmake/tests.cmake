@@ -63,6 +63,13 @@ foreach(source IN LISTS bench_sources)
   add_dependencies(bench ${name})
 endforeach()
 
+# Peers that a benchmark runs beside ours, where they are installed.
+pkg_check_modules(SIMGRID QUIET IMPORTED_TARGET simgrid)
+if(SIMGRID_FOUND AND TARGET bench_simgrid)
+  target_compile_definitions(bench_simgrid PRIVATE MALHA_SIMGRID)
+  target_link_libraries(bench_simgrid PRIVATE PkgConfig::SIMGRID)
+endif()
+
 if(MALHA_FUZZ)
   foreach(source IN LISTS fuzz_sources)
     get_filename_component(name ${source} NAME_WE)

@@ -30,6 +30,7 @@ const mal_verb *mal_verb_named(const char *name);
 
 int mal_cmd_plan(int argc, char **argv);
 int mal_cmd_lower(int argc, char **argv);
+int mal_cmd_simulate(int argc, char **argv);
 int mal_cmd_validate(int argc, char **argv);
 int mal_cmd_train(int argc, char **argv);
 int mal_cmd_models(int argc, char **argv);
@@ -41,6 +42,8 @@ int mal_cmd_check(int argc, char **argv);
 int mal_cmd_help(int argc, char **argv);
 
 /* Option groups of the verbs, for help and man pages. */
+extern const mal_option mal_simulate_options_table[];
+extern const int mal_simulate_option_count;
 extern const mal_option mal_input_options[], mal_plan_options[], mal_search_options_table[], mal_lower_options[],
     mal_catalog_options[], mal_train_options[], mal_validate_options[], mal_design_options[];
 extern const int mal_input_option_count, mal_plan_option_count, mal_search_option_count, mal_lower_option_count,

@@ -21,6 +21,13 @@ typedef struct mal_inputs {
   double fit_probability;
   bool json, help, has_layout;
   mal_run_flags run;
+  struct { /* of simulate */
+    const char *fault, *ranks, *svg, *spares;
+    int routing;
+    bool all_ranks;
+    int64_t seed, runs;
+    double background, days, repair_s, restart_s;
+  } simulate;
   mal_job job;
   mal_layout layout;
   char **machines; /* --on, split */

@@ -22,6 +22,12 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
   char *json = NULL;
   if (in->json || in->output) {
     json_t *root = mal_program_json(program);
+    char *text;
+    if ((status = mal_plan_show(a, in->output ? in->output : "-", plan, &text, e)) != MAL_OK) {
+      json_decref(root);
+      return status;
+    }
+    json_object_set_new(root, "plan", json_loads(text, 0, NULL));
     json = mal_json_dump(a, root);
     json_decref(root);
   }

@@ -26,6 +26,13 @@ static const mal_section train_sections[] = {
     {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
     {0},
 };
+static const mal_section simulate_sections[] = {
+    {N_("Options"), mal_input_options, &mal_input_option_count, false},
+    {N_("What is played"), mal_simulate_options_table, &mal_simulate_option_count, false},
+    {N_("The job"), mal_job_options, &mal_job_option_count, false},
+    {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
+    {0},
+};
 static const mal_section validate_sections[] = {
     {N_("Options"), mal_validate_options, &mal_validate_option_count, false},
     {0},
@@ -86,6 +93,18 @@ static const char *const train_examples[] = {
     "  --layout tp=2,pp=2,dp=2,micro-batch=2 --steps 50 --trace step.json",
     N_("GPT-2 from scratch on token files, evaluated every 500 steps"),
     "malha train gpt2 --data train.bin --eval val.bin --eval-every 500 --seq 1024 --global-batch 32 --steps 5000",
+    NULL,
+};
+static const char *const simulate_examples[] = {
+    N_("One step of every rank, against the plan"),
+    "malha simulate llama-3-70b --on 4x8xh100-sxm --layout tp=8,pp=4,micro-batch=1 --global-batch 128",
+    N_("What a slow GPU and a degraded NIC cost, and who waits for whom"),
+    "malha simulate --from plan.json --fault slow:rank=5,by=20% --fault nic:rank=9,by=50%",
+    N_("A trace of four ranks, and a picture"),
+    "malha simulate --from plan.json --trace step.json --ranks 0-3 --svg step.svg",
+    N_("Two months with failures: goodput and the best checkpoint interval"),
+    "malha simulate llama-3.1-405b --on 2048x8xh100-sxm --layout tp=8,pp=16,micro-batch=1 --global-batch 2048 --days "
+    "54",
     NULL,
 };
 static const char *const validate_examples[] = {
@@ -193,6 +212,22 @@ const mal_verb mal_verbs[] = {
         "--seed. Precision is fp32, the optimizer AdamW. What the engine cannot run is refused by name.\n\n"
         "Exit status: 0 done; 1 the loss is not a number any more, or nothing fits; 2 bad usage or input; 3 a fault."),
      train_sections, train_examples},
+    {"simulate", mal_cmd_simulate, N_("What really happens in a step, and when something breaks?"),
+     N_("every rank of a step played on the machine's links; faults; weeks with failures"),
+     N_("MODEL --on MACHINE --layout KEYS [OPTION...]"),
+     N_("Plays one step event by event: the schedule of every stage, messages between stages, collectives as flows "
+        "that share "
+        "links. Shows where the time goes, how full the links are, and how far the plan is off. With --fault it shows "
+        "what each "
+        "fault costs and who waits for whom; with --days the share of weeks that trains.\n\n"
+        "--from takes a plan.json, or a program that malha lower wrote (-o step.json): its plan, and the tables of its "
+        "stages, "
+        "which may have been edited.\n\n"
+        "Interrupted (Ctrl-C), it reports what was played so far.\n\n"
+        "Exit status: 0 the step ends; 1 it does not (a rank died), or was interrupted; 2 bad usage or input, also a "
+        "program that "
+        "waits in a circle; 3 a fault."),
+     simulate_sections, simulate_examples},
     {"validate", mal_cmd_validate, N_("How far can I trust the numbers?"),
      N_("estimates against published, measured runs"), N_("RUNS.csv [OPTION...]"),
      N_("Predicts every measured run of a table (model, machine, layout, batch and measured speed, one run a row) and "

@@ -15,9 +15,7 @@ int64_t mal_machine_domain(const mal_machine *m) {
   return nodes * m->gpus_per_node;
 }
 
-typedef struct axis {
-  int64_t stride, extent;
-} axis;
+typedef mal_span axis;
 
 /* Members of rank 0's group among the first `ranks` ranks. Axes by stride, each stride at least what the lower ones span. */
 static int64_t members_below(const axis *axes, int n, int64_t ranks) {
@@ -62,7 +60,7 @@ static mal_group group_of(const mal_machine *m, const axis *axes, int n) {
   return g;
 }
 
-mal_group mal_layout_group(const mal_layout *l, const mal_machine *machine, unsigned axes) {
+int mal_layout_spans(const mal_layout *l, unsigned axes, mal_span spans[MAL_AXES]) {
   const int64_t stage = l->tp * l->cp * l->dp;
   const axis all[MAL_AXES] = {
       [MAL_AXIS_TP] = {1, l->tp},
@@ -75,23 +73,33 @@ mal_group mal_layout_group(const mal_layout *l, const mal_machine *machine, unsi
   };
   static const int by_stride[MAL_AXES] = {MAL_AXIS_TP,  MAL_AXIS_ETP, MAL_AXIS_EP, MAL_AXIS_CP,
                                           MAL_AXIS_EDP, MAL_AXIS_DP,  MAL_AXIS_PP};
-  axis chosen[MAL_AXES];
   int n = 0;
   for (int i = 0; i < MAL_AXES; i++)
-    if (axes & (1u << by_stride[i]) && all[by_stride[i]].extent > 1) chosen[n++] = all[by_stride[i]];
-  return group_of(machine, chosen, n);
+    if (axes & (1u << by_stride[i]) && all[by_stride[i]].extent > 1) spans[n++] = all[by_stride[i]];
+  return n;
+}
+
+mal_group mal_layout_group(const mal_layout *l, const mal_machine *machine, unsigned axes) {
+  axis chosen[MAL_AXES];
+  return group_of(machine, chosen, mal_layout_spans(l, axes, chosen));
 }
 
 static int64_t shard_size(const mal_layout *l) { return l->zero == 3 && l->hybrid > 0 ? l->hybrid : l->cp * l->dp; }
 
+mal_span mal_layout_shard_span(const mal_layout *l) { return (mal_span){l->tp, shard_size(l)}; }
+
+mal_span mal_layout_replica_span(const mal_layout *l) {
+  int64_t size = shard_size(l);
+  return (mal_span){l->tp * size, l->cp * l->dp / size};
+}
+
 mal_group mal_layout_shard_group(const mal_layout *l, const mal_machine *machine) {
-  const axis shard = {l->tp, shard_size(l)};
+  const axis shard = mal_layout_shard_span(l);
   return group_of(machine, &shard, shard.extent > 1);
 }
 
 mal_group mal_layout_replica_group(const mal_layout *l, const mal_machine *machine) {
-  int64_t size = shard_size(l);
-  const axis replica = {l->tp * size, l->cp * l->dp / size};
+  const axis replica = mal_layout_replica_span(l);
   return group_of(machine, &replica, replica.extent > 1);
 }
 

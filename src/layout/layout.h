@@ -79,6 +79,14 @@ typedef struct mal_group {
   double nic_share; /* groups of this kind that share a node's NICs at the same time, as ranks: NICs per member */
 } mal_group;
 mal_group mal_layout_group(const mal_layout *l, const mal_machine *machine, unsigned axes);
+/* Members of a group: base + Σ i · stride with i < extent. The spans over a mask of axes, of extents above 1, by stride;
+ * returns their count. */
+typedef struct mal_span {
+  int64_t stride, extent;
+} mal_span;
+int mal_layout_spans(const mal_layout *l, unsigned axes, mal_span spans[MAL_AXES]);
+mal_span mal_layout_shard_span(const mal_layout *l);
+mal_span mal_layout_replica_span(const mal_layout *l);
 /* ZeRO's shard group (dp·cp, or `hybrid` of it) and the group of the ranks that hold the same shard (size 1 unless hybrid). */
 mal_group mal_layout_shard_group(const mal_layout *l, const mal_machine *machine);
 mal_group mal_layout_replica_group(const mal_layout *l, const mal_machine *machine);

@@ -117,6 +117,14 @@ const mal_field mal_fabric_table[] = {
      .lo = 0,
      .hi = 0.5,
      .required = true},
+    {.key = "leaf_down",
+     .kind = MAL_FIELD_VALUE,
+     .offset = offsetof(OF, leaf_down),
+     .lo = 1,
+     .hi = 4096,
+     .required = true},
+    {.key = "rails", .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, rails), .lo = 0, .hi = 1},
+    {.key = "pod_leaves", .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, pod_leaves), .lo = 0, .hi = 1e6},
     {0},
 };
 #undef OF

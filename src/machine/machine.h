@@ -75,7 +75,10 @@ typedef struct mal_node {
 
 typedef struct mal_fabric {
   char *name, *title;
-  mal_value oversubscription;    /* ≥ 1, leaf to spine */
+  mal_value oversubscription; /* ≥ 1: leaf to spine, or between pods where there are pods */
+  mal_value leaf_down;        /* ports of a leaf that go to NICs */
+  mal_value rails;      /* 1: NIC k of every node hangs on leaf k of its unit; 0: all NICs of a node on one leaf */
+  mal_value pod_leaves; /* leaves of a pod, 0: one pod */
   mal_value jitter_per_doubling; /* share of step time lost per doubling of the nodes of a pipeline stage */
 } mal_fabric;
 

@@ -278,6 +278,12 @@ mal_status mal_plan_parse(mal_arena *a, const char *path, const char *text, size
                           mal_error *e) {
   mal_json j;
   mal_status s = mal_json_parse(a, path, text, length, &j, e);
+  json_t *inside = s == MAL_OK && json_object_get(j.root, "malha_program") ? json_object_get(j.root, "plan") : NULL;
+  if (inside) { /* of a program that malha lower wrote */
+    json_incref(inside);
+    json_decref(j.root);
+    j.root = inside;
+  }
   if (s == MAL_OK) s = read_parts(a, &j, parts, e);
   mal_json_free(&j);
   return s;

@@ -32,6 +32,7 @@ mal_status mal_plan_complete(mal_arena *a, mal_plan *p, mal_error *e);
 mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error *e);
 mal_status mal_plan_write(mal_arena *a, const char *path, const mal_plan *p, mal_error *e);
 
+/* A program that malha lower wrote (-o step.json) has its plan inside, and is read as that. */
 /* The two halves apart. parts: what a file says, before any catalogue is opened; paths are seen from here. */
 typedef struct mal_plan_parts {
   const char *model, *machine, *profile;

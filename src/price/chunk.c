@@ -95,7 +95,7 @@ static double unit_traffic(mal_prices *p, const mal_chunk *c, int pass) {
     seen += exposed(&b, reduce_before, left, b.reduce_hides) + more * exposed(&b, d, left, b.reduce_hides);
     work_before = work, reduce_before = d;
   }
-  return seen;
+  return b.reduce_hides ? seen : seen + reduce_before; /* else the last one runs beside the next pass, or after all */
 }
 
 static bool has_unit_traffic(const mal_prices *p) { return p->program->plan->layout.zero >= 2; }
@@ -117,7 +117,8 @@ double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause
 }
 
 double mal_chunk_tail(mal_prices *p, const mal_chunk *c) {
-  return has_unit_traffic(p) && c->n_runs > 0 ? mal_prices_of(p, c->runs[0].block, MAL_L_REDUCE)->span_s : 0;
+  if (!has_unit_traffic(p) || c->n_runs < 1 || !beside_of(p).reduce_hides) return 0;
+  return mal_prices_of(p, c->runs[0].block, MAL_L_REDUCE)->span_s;
 }
 
 /* --- end of step ----------------------------------------------------------------------------------------------------- */
@@ -147,7 +148,7 @@ static void add_traffic(const mal_prices *p, int block, mal_traffic *t) {
       if (t->gather_s == 0) t->first_gather_s = seconds;
       t->gather_s += seconds;
     } else
-      t->reduce_s += seconds, t->last_reduce_s = seconds;
+      t->reduce_s += seconds, t->last_reduce_s = seconds, t->reductions++;
   }
 }
 
@@ -161,11 +162,17 @@ void mal_stage_traffic_of(mal_prices *p, const mal_stage *stage, mal_stage_traff
   t->optimizer.rest_s = optimizer ? optimizer->span_s - optimizer->cause_s[MAL_TIME_DP] : 0;
 }
 
+/* How long reductions can run beside the last backward pass: from when the first bucket is full. */
+static double beside_backward(const mal_traffic *t, double last_backward_s) {
+  return t->reductions > 0 ? last_backward_s * (1 - 1.0 / t->reductions) : 0;
+}
+
 void mal_stage_end_seconds(const mal_plan *plan, const mal_stage_traffic *t, double first_forward_s,
                            double last_backward_s, double *sync_s, double *optimizer_s) {
   const mal_traffic *s = &t->sync, *o = &t->optimizer;
   bool grads = plan->layout.overlap_dp_grad == MAL_ON, params = plan->layout.overlap_dp_param == MAL_ON;
-  *sync_s = s->rest_s + visible(plan->profile, s->reduce_s, s->last_reduce_s, last_backward_s, grads) +
+  *sync_s = s->rest_s +
+            visible(plan->profile, s->reduce_s, s->last_reduce_s, beside_backward(s, last_backward_s), grads) +
             visible(plan->profile, s->gather_s, s->first_gather_s, first_forward_s, params) + s->small_s;
   *optimizer_s = o->rest_s + visible(plan->profile, o->gather_s, o->first_gather_s, first_forward_s, params) +
                  o->reduce_s + o->small_s;
@@ -184,6 +191,9 @@ void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forw
   *end = (mal_stage_end){0};
   mal_stage_traffic_of(p, stage, &t);
   mal_stage_end_seconds(p->program->plan, &t, first_forward_s, last_backward_s, &end->sync_s, &end->optimizer_s);
+  if (p->program->plan->layout.overlap_dp_grad == MAL_ON)
+    end->in_pass_s = p->program->plan->profile->dp_exposed.value *
+                     fmin(t.sync.reduce_s - t.sync.last_reduce_s, beside_backward(&t.sync, last_backward_s));
   add_end_causes(p, stage->sync, &t.sync, end->sync_s, end->sync_cause_s);
   add_end_causes(p, stage->optimizer, &t.optimizer, end->optimizer_s, end->optimizer_cause_s);
 }

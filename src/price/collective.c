@@ -114,10 +114,11 @@ _Static_assert(sizeof table / sizeof *table == MAL_ALGORITHMS, "one row for each
 
 static mal_collective_time timed(const mal_reach *r, mal_collective c, double bytes, mal_algorithm a,
                                  const transfers *t) {
-  double inner = t->inner_bytes / ((a == MAL_ALG_NVLS ? r->nvls_link : r->inner) * t->efficiency);
-  double net = t->nic_bytes / ((a == MAL_ALG_PAIRWISE ? r->nic_spread : r->nic) * t->efficiency);
+  mal_collective_time time = {.algorithm = a, .nic_bytes = t->nic_bytes, .phases = t->phases};
+  time.inner_rate = (a == MAL_ALG_NVLS ? r->nvls_link : r->inner) * t->efficiency;
+  time.nic_rate = (a == MAL_ALG_PAIRWISE ? r->nic_spread : r->nic) * t->efficiency;
+  double inner = t->inner_bytes / time.inner_rate, net = t->nic_bytes / time.nic_rate;
   double moving = t->phases ? inner + net : fmax(inner, net);
-  mal_collective_time time = {.algorithm = a, .nic_bytes = t->nic_bytes};
   time.latency_s = r->start_s + (double)t->inner_hops * r->hop_s + (double)t->net_hops * r->net_s;
   time.seconds = moving + time.latency_s;
   time.busbw = mal_busbw_factor(c, r->size) * bytes / time.seconds;

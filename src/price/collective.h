@@ -43,6 +43,8 @@ typedef struct mal_collective_time {
   double seconds, latency_s;
   double busbw;                               /* bytes/s, nccl-tests' convention */
   double nvlink_bytes, pcie_bytes, nic_bytes; /* one rank sends over each */
+  double inner_rate, nic_rate; /* bytes/s of one rank at which they go, alone; NVLink or PCIe is the inner link */
+  bool phases;                 /* the two follow one another; else both move at once */
 } mal_collective_time;
 
 /* The fastest algorithm that the hardware and NCCL have. bytes by the convention of instruction.h. group.size 1: zero. */

@@ -23,7 +23,10 @@ typedef struct replay {
   double *ahead, *back; /* [virtual stage][micro-batch]: arrival of activation and of its gradient, < 0 before */
   double *now, *waited, *message; /* [stage]: clock; idle; of that or beside it, messages */
   double *hidden;                 /* [stage]: all-to-all that ran beside the other direction */
-  const entry **paired;           /* [stage]: last pass that has its partner */
+  double *
+      longer; /* [stage][chunk]: what data-parallel traffic adds to the last backward pass, and so to the stages that wait */
+  uint8_t reducing;     /* the pass that makes gradients */
+  const entry **paired; /* [stage]: last pass that has its partner */
   mal_timeline *timeline;
 } replay;
 
@@ -126,6 +129,11 @@ static double beside_other_direction(replay *r, int64_t stage, const entry *e) {
   return hidden;
 }
 
+static double longer(const replay *r, int64_t stage, const entry *e) {
+  bool last = r->pipe.kind == MAL_DUALPIPE ? (e->micro_batch + 1) % (r->M / 2) == 0 : e->micro_batch + 1 == r->M;
+  return last && e->pass == r->reducing ? r->longer[stage * r->chunks + e->chunk] : 0;
+}
+
 /* Runs a stage until it waits for a message that is not sent yet. */
 static bool advance(replay *r, int64_t stage) {
   int64_t before = r->at[stage];
@@ -140,7 +148,7 @@ static bool advance(replay *r, int64_t stage) {
       *now = ready;
     }
     double start = *now;
-    *now += r->span[pass_index(r, stage, e)] - beside_other_direction(r, stage, e);
+    *now += r->span[pass_index(r, stage, e)] - beside_other_direction(r, stage, e) + longer(r, stage, e);
     draw(r, stage, e, start, *now);
     if (e->pass == MAL_T_F)
       deliver(r, stage, e, 1, r->ahead, *now);
@@ -179,6 +187,8 @@ typedef struct composer {
   const mal_program *p;
   mal_prices prices;
   replay r;
+  mal_stage_end *ends; /* [stage] */
+  double *tail;        /* [stage]: ZeRO's last reductions, after the passes */
 } composer;
 
 static int64_t passes_of_chunk(const composer *c) { /* micro-batches that go through one chunk */
@@ -218,11 +228,12 @@ static int64_t played_micro_batches(const replay *r, int64_t M) {
   return played < M ? played : M;
 }
 
+/* How long the passes are beside which data-parallel traffic runs: those that make the last gradients, the first forward ones. */
 static double window(const composer *c, int64_t stage, bool backward) {
   double s = 0;
   for (int64_t k = 0; k < c->r.chunks; k++) {
     const double *span = &c->r.span[(stage * c->r.chunks + k) * MAL_T_PASSES];
-    s += backward ? (c->p->split_backward ? span[MAL_T_B] + span[MAL_T_W] : span[MAL_T_BW]) : span[MAL_T_F];
+    s += span[backward ? c->r.reducing : MAL_T_F];
   }
   return s;
 }
@@ -257,26 +268,34 @@ static void draw_end(mal_timeline *t, int64_t stage, const char *name, int strea
   if (t && seconds > 0) mal_timeline_add(t, (mal_event){name, (int32_t)stage, stream, -1, -1, start, start + seconds});
 }
 
-/* All stages wait for the gradients of all (the norm needs them), then all update. */
-static void end_of_step(composer *c, mal_arena *a, mal_timeline *t, mal_step_time *out) {
+static void set_ends(composer *c, mal_arena *a) {
   replay *r = &c->r;
-  mal_stage_end *ends = MAL_ARRAY(a, mal_stage_end, r->pp);
-  double synced = 0, updated = 0, tail_of_busiest = 0;
+  c->ends = MAL_ARRAY(a, mal_stage_end, r->pp);
+  c->tail = MAL_ARRAY(a, double, r->pp);
+  r->longer = MAL_ARRAY(a, double, r->pp * r->chunks);
   for (int64_t s = 0; s < r->pp; s++) {
-    double tail = 0;
-    mal_stage_end_time(&c->prices, &c->p->stages[s], window(c, s, false), window(c, s, true), &ends[s]);
+    mal_stage_end_time(&c->prices, &c->p->stages[s], window(c, s, false), window(c, s, true), &c->ends[s]);
     for (int64_t k = 0; k < c->p->stages[s].n_chunks; k++)
-      tail += mal_chunk_tail(&c->prices, &c->p->stages[s].chunks[k]);
-    if (s == out->busiest) tail_of_busiest = tail;
-    draw_end(t, s, "sync", MAL_STREAM_DP, r->now[s], ends[s].sync_s + tail);
-    synced = fmax(synced, r->now[s] + ends[s].sync_s + tail);
-    updated = fmax(updated, ends[s].optimizer_s);
+      c->tail[s] += mal_chunk_tail(&c->prices, &c->p->stages[s].chunks[k]);
+    for (int64_t k = 0; k < r->chunks; k++) r->longer[s * r->chunks + k] = c->ends[s].in_pass_s / (double)r->chunks;
   }
-  for (int64_t s = 0; s < r->pp; s++) draw_end(t, s, "optimizer", MAL_STREAM_COMPUTE, synced, ends[s].optimizer_s);
+}
+
+/* All stages wait for the gradients of all (the norm needs them), then all update. */
+static void end_of_step(composer *c, mal_timeline *t, mal_step_time *out) {
+  replay *r = &c->r;
+  double synced = 0, updated = 0;
+  for (int64_t s = 0; s < r->pp; s++) {
+    double sync = c->ends[s].sync_s - c->ends[s].in_pass_s + c->tail[s];
+    draw_end(t, s, "sync", MAL_STREAM_DP, r->now[s], sync);
+    synced = fmax(synced, r->now[s] + sync);
+    updated = fmax(updated, c->ends[s].optimizer_s);
+  }
+  for (int64_t s = 0; s < r->pp; s++) draw_end(t, s, "optimizer", MAL_STREAM_COMPUTE, synced, c->ends[s].optimizer_s);
   out->step_s = synced + updated;
-  out->time_s[MAL_TIME_DP] += tail_of_busiest;
+  out->time_s[MAL_TIME_DP] += c->tail[out->busiest];
   for (int i = 0; i < MAL_TIME_CAUSES; i++)
-    out->time_s[i] += ends[out->busiest].sync_cause_s[i] + ends[out->busiest].optimizer_cause_s[i];
+    out->time_s[i] += c->ends[out->busiest].sync_cause_s[i] + c->ends[out->busiest].optimizer_cause_s[i];
 }
 
 /* Share of step time lost per doubling of nodes that work in step: stragglers and congestion. Data-parallel ranks wait for the
@@ -315,10 +334,12 @@ mal_status mal_compose(mal_arena *a, const mal_program *p, mal_timeline *t, mal_
   r->depth = mal_pipe_depth(&r->pipe);
   r->blocking = p->plan->layout.overlap_pp == MAL_OFF;
   r->timeline = t;
+  r->reducing = p->split_backward ? MAL_T_W : MAL_T_BW;
   mal_prices_init(&c.prices, a, p);
   set_spans(a, &c);
   r->hop = MAL_ARRAY(a, double, r->pp);
   if (r->pp > 1) mal_pipe_hops(p->plan, p->boundary_bytes, r->hop);
+  set_ends(&c, a);
   if ((status = play(a, r, p->split_backward, e)) != MAL_OK) return status;
 
   for (int64_t s = 0; s < r->pp; s++)
@@ -330,7 +351,7 @@ mal_status mal_compose(mal_arena *a, const mal_program *p, mal_timeline *t, mal_
   add_kernel_totals(&c, out->busiest, out);
   out->time_s[MAL_TIME_EP] -= r->hidden[out->busiest];
   out->time_s[MAL_TIME_PP] += r->message[out->busiest];
-  end_of_step(&c, a, t, out);
+  end_of_step(&c, t, out);
   double told = 0;
   for (int i = 0; i < MAL_TIME_CAUSES; i++) told += out->time_s[i];
   out->time_s[MAL_TIME_BUBBLE] = fmax(0, out->step_s - told); /* waiting for other stages */

@@ -22,12 +22,14 @@ const mal_list_time *mal_prices_of(mal_prices *p, int block, mal_list list);
 
 /* One pass of one micro-batch through a chunk, ZeRO-3's exposed traffic included. cause_s may be NULL; else += by cause. */
 double mal_chunk_time(mal_prices *p, const mal_chunk *c, int pass, double *cause_s);
-/* ZeRO-2 and 3, once a step: the reduction of the unit that backward reaches last, which nothing hides. */
+/* ZeRO-2 and 3, once a step: the reduction of the unit that backward reaches last, which nothing hides (where reductions run beside
+ * the passes; else each is in its pass). */
 double mal_chunk_tail(mal_prices *p, const mal_chunk *c);
 
 /* End of step of one stage: its gradient synchronisation and its optimizer, given how long the passes are that hide them. */
 typedef struct mal_stage_end {
   double sync_s, optimizer_s;
+  double in_pass_s; /* of sync_s: what the last backward pass takes longer with traffic beside it */
   double sync_cause_s[MAL_TIME_CAUSES], optimizer_cause_s[MAL_TIME_CAUSES];
 } mal_stage_end;
 void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forward_s, double last_backward_s,
@@ -36,7 +38,8 @@ void mal_stage_end_time(mal_prices *p, const mal_stage *stage, double first_forw
 /* The same in two halves, for those who ask with many windows: what there is to send, then what of it is seen. */
 typedef struct mal_traffic {
   double reduce_s, last_reduce_s, gather_s, first_gather_s, small_s; /* over the data-parallel ranks */
-  double rest_s;                                                     /* of the list, all else */
+  int reductions;
+  double rest_s; /* of the list, all else */
 } mal_traffic;
 typedef struct mal_stage_traffic {
   mal_traffic sync, optimizer;

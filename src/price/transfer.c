@@ -50,6 +50,7 @@ mal_collective_time mal_transfer_price(const mal_machine *m, const mal_group *g,
   bool net = r.domains > 1;
   t.latency_s = r.start_s + (net ? r.net_s : r.hop_s);
   t.seconds = t.latency_s + bytes / (net ? r.nic : r.inner);
+  t.inner_rate = r.inner, t.nic_rate = r.nic;
   t.busbw = bytes / t.seconds;
   if (net)
     t.nic_bytes = bytes;

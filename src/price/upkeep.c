@@ -41,7 +41,8 @@ mal_upkeep mal_upkeep_of(const mal_program *p) {
   const mal_plan *plan = p->plan;
   const mal_job *j = &plan->job;
   double nodes = (double)plan->machine.nodes, bytes = checkpoint_bytes(p), mttf = mttf_s(plan);
-  mal_upkeep u = {.data_s = data_s(plan), .in_step = j->tokens > 0 || j->checkpoint_interval_s > 0};
+  mal_upkeep u = {
+      .data_s = data_s(plan), .restart_s = restart_s, .in_step = j->tokens > 0 || j->checkpoint_interval_s > 0};
   u.stall_s = stall_least_s + bytes / (double)mal_machine_gpus(&plan->machine) / mal_host_copy_rate(&plan->machine);
   u.write_s = bytes / fmin(nodes * node_write, ceil(nodes / unit_nodes) * unit_write);
   u.interval_s = j->checkpoint_interval_s > 0 ? j->checkpoint_interval_s : mal_interval_daly_s(u.stall_s, mttf);

@@ -13,6 +13,7 @@ typedef struct mal_upkeep {
   double data_s;     /* of a step, exposed */
   double stall_s;    /* of a checkpoint: training stops */
   double write_s;    /* of a checkpoint: until storage has it */
+  double restart_s;  /* from a failure until training goes on, beside reading the checkpoint back */
   double interval_s; /* between checkpoints: the job's, else Daly's best, never shorter than write_s */
   bool in_step;      /* the stall is in the step */
   double goodput; /* share of the time that is left when failures, restarts and what is not in the step are taken off */
