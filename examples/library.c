@@ -1,4 +1,4 @@
-/* Asks the library, in a loop, which tensor-parallel degree suits a model on a machine.
+/* Asks the library which tensor-parallel degree suits a model on a machine, and which layout is the best of all.
  *
  *   cc library.c $(pkg-config --cflags --libs malha) -o library && ./library llama-3-8b 8xh100-sxm */
 #include <malha.h>
@@ -37,6 +37,12 @@ int main(int argc, char **argv) {
            e.memory_bytes / (1 << 30), e.tokens_per_s);
     malha_plan_free(plan);
   }
+  malha_plan *best[1];
+  int32_t found = 1;
+  malha_status status = malha_search(model, machine, job, NULL, best, &found, &error);
+  if (status && status != MALHA_NO) return fail(&error);
+  printf("best: %s\n", found ? malha_plan_layout(best[0]) : error.text);
+  if (found) malha_plan_free(best[0]);
   malha_job_free(job);
   malha_machine_free(machine);
   malha_model_free(model);

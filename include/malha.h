@@ -13,7 +13,8 @@
  *   malha_plan_free(plan); malha_machine_free(machine); malha_model_free(model);
  *
  * Build with `pkg-config --cflags --libs malha`. The header is C99 and C++. Names that begin with malha_ or MALHA_ are the whole of the
- * interface and keep their meaning within a major version; fields are only ever added, at the end of malha_estimate.
+ * interface and keep their meaning within a major version; fields are only ever added, at the end of malha_estimate and of
+ * malha_search_options.
  *
  * Text is UTF-8. Quantities are SI: bytes, seconds, watts, FLOP/s; shares lie between 0 and 1. A text or an array that a
  * function returns belongs to the object that it came from and lives as long. Objects hold what they were made from: free them in any
@@ -121,6 +122,31 @@ typedef struct malha_estimate {
 
 /* MALHA_BAD when size was not set. */
 malha_status malha_plan_estimate(const malha_plan *plan, malha_estimate *estimate);
+
+/* --- search ---------------------------------------------------------------------------------------------------------------- */
+
+typedef enum malha_objective {
+  MALHA_BEST_TIME = 0,
+  MALHA_BEST_COST = 1,   /* USD a token; without a price the same as time */
+  MALHA_BEST_ENERGY = 2, /* kWh a token */
+  MALHA_BEST_MEMORY = 3  /* bytes on the fullest GPU */
+} malha_objective;
+
+/* Set size to sizeof(malha_search_options); what is 0 or NULL takes its default. */
+typedef struct malha_search_options {
+  size_t size;
+  int32_t objective;      /* malha_objective */
+  int32_t threads;        /* default: one for each core */
+  double fit_probability; /* a layout is taken only when it fits with this probability; default 0.9 */
+  const char *fix;        /* keys of a layout that all have, "tp=8,zero=1" */
+  const char *profile;    /* default: that of each layout */
+} malha_search_options;
+
+/* The best layouts of all, best first, proven: plans[0 .. *count - 1], each to be freed. *count goes in as the room that plans has (at most
+ * 100 are kept) and comes out as how many there are. A job without a global batch gets one, the same for all. options NULL: the
+ * defaults. MALHA_NO, with *count 0: nothing fits. */
+malha_status malha_search(const malha_model *model, const malha_machine *machine, const malha_job *job,
+                          const malha_search_options *options, malha_plan **plans, int32_t *count, malha_error *error);
 
 #ifdef __cplusplus
 }

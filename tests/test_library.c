@@ -185,6 +185,58 @@ static void sizes(void **state) {
   malha_model_free(m);
 }
 
+/* Each of the best is what its layout gives when it is asked for, in ascending order; none is a risk. */
+static void search(void **state) {
+  (void)state;
+  enum { ROOM = 4 };
+  malha_error e;
+  malha_plan *best[ROOM] = {NULL};
+  int32_t n = ROOM;
+  malha_model *m = model("llama-3.2-1b");
+  malha_machine *on = machine("2xa100-80-sxm");
+  malha_job *job = malha_job_new();
+  set(job, "global-batch", "16");
+  if (malha_search(m, on, job, NULL, best, &n, &e)) fail_msg("%s", e.text);
+  assert_int_equal(n, ROOM);
+  for (int i = 0; i < n; i++) {
+    malha_estimate x = estimate(best[i]);
+    malha_plan *again = plan(m, on, job, malha_plan_layout(best[i]));
+    assert_true(x.fits && x.fit_probability >= 0.9);
+    assert_true(i == 0 || x.step_s >= estimate(best[i - 1]).step_s);
+    assert_float_equal(estimate(again).step_s, x.step_s, 0);
+    malha_plan_free(again);
+  }
+  double fastest = estimate(best[0]).step_s;
+  for (int i = 0; i < n; i++) malha_plan_free(best[i]);
+
+  malha_search_options o = {.size = sizeof o, .fix = "tp=2,zero=1", .threads = 1, .profile = "megatron"};
+  n = 1;
+  if (malha_search(m, on, job, &o, best, &n, &e)) fail_msg("%s", e.text);
+  assert_non_null(strstr(malha_plan_layout(best[0]), "tp=2"));
+  assert_true(estimate(best[0]).step_s >= fastest);
+  malha_plan_free(best[0]);
+
+  n = 1, o.fix = "tp=7";
+  assert_int_equal(malha_search(m, on, job, &o, best, &n, &e), MALHA_BAD);
+  assert_int_equal(n, 0);
+  n = 1, o.fix = NULL, o.objective = 99;
+  assert_int_equal(malha_search(m, on, job, &o, best, &n, &e), MALHA_BAD);
+  n = 0, o.objective = MALHA_BEST_TIME;
+  assert_int_equal(malha_search(m, on, job, &o, best, &n, &e), MALHA_BAD);
+  assert_int_equal(malha_search(NULL, on, job, NULL, best, &n, &e), MALHA_BAD);
+  assert_int_equal(malha_search(m, on, job, NULL, best, NULL, &e), MALHA_BAD);
+
+  malha_model *large = model("llama-3.1-405b"); /* 405 B parameters on two GPUs */
+  n = 1;
+  assert_int_equal(malha_search(large, on, NULL, NULL, best, &n, &e), MALHA_NO);
+  assert_int_equal(n, 0);
+  assert_non_null(strstr(e.text, "llama-3.1-405b"));
+  malha_model_free(large);
+  malha_job_free(job);
+  malha_machine_free(on);
+  malha_model_free(m);
+}
+
 typedef struct worker {
   pthread_t thread;
   malha_model *model;
@@ -226,6 +278,7 @@ int main(void) {
       cmocka_unit_test(errors),
       cmocka_unit_test(sizes),
       cmocka_unit_test(threads),
+      cmocka_unit_test(search),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
