@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 BLOCK = re.compile(r"^```\n(\$ malha (?:[^\n]*\\\n)*[^\n]*\n)(.*?)^```$", re.M | re.S)
-LIMIT_S = 120
+LIMIT_S = 300
 
 
 def run(malha, command, folder):

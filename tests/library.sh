@@ -15,7 +15,7 @@ fail() {
 }
 unset MALHA_CATALOG # what is installed has to find its own
 
-DESTDIR=$root cmake --install "$build" >"$root/log" 2>&1 || { cat "$root/log" >&2; exit 1; }
+DESTDIR=$root cmake --install "$build" >"$root/log" 2>&1 || { tail -n 5 "$root/log" >&2; exit 1; }
 prefix=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")
 top=$root$prefix
 library=$(find "$top" -name libmalha.so)

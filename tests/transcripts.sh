@@ -8,7 +8,11 @@ folder=$(mktemp -d) || exit 3
 trap 'rm -rf "$folder"' EXIT
 failed=0
 set -- README.md
-for page in docs/walkthrough-*.md; do [ ! -f "$page" ] || set -- "$@" "$page"; done
+case $(cat "$(dirname "$MALHA")/CMakeCache.txt" 2>/dev/null) in
+*MALHA_SANITIZE:BOOL=ON*) walkthroughs= ;; # a search ten times slower tells nothing more
+*) walkthroughs=docs/walkthrough-*.md ;;
+esac
+for page in $walkthroughs; do [ ! -f "$page" ] || set -- "$@" "$page"; done
 python3 docs/transcripts.py --check "$MALHA" "$@" || failed=1
 
 # The comparison itself: digits do not matter, a verdict and a missing line do.
