@@ -251,13 +251,27 @@ static int64_t persistent(const mal_block *b) {
          b->region_bytes[MAL_R_OPT];
 }
 
-/* Gradient sync and optimizer of a stage of this class, as lowering makes them. */
-static mal_status make_end(mal_block_cache *c, mal_shard_kit *k, const mal_class *of, mal_class_end *end,
-                           mal_error *e) {
+static mal_unit sum_of(const mal_shard_kit *k, const mal_class *of) {
   mal_unit sum = {0};
   for (int i = 0; i <= k->plan.model.n_kinds; i++) sum_unit(&sum, &k->layers[i], of->n[i]);
   sum_unit(&sum, &k->ends[MAL_EMBED], of->ends[MAL_EMBED]);
   sum_unit(&sum, of->ends[MAL_EMBED] ? &k->joined_tail : &k->ends[MAL_TAIL], of->ends[MAL_TAIL]);
+  return sum;
+}
+
+void mal_shard_floor(const mal_shard_kit *k, const mal_class *of, mal_class_end *end) {
+  const mal_layout *l = &k->plan.layout;
+  mal_unit sum = sum_of(k, of);
+  int64_t ranks = l->zero == 3 && l->hybrid > 0 ? l->hybrid : l->dp * l->cp, experts = mal_layout_edp(l);
+  int64_t elements = l->zero == 0 ? sum.dense + sum.expert : sum.dense / ranks + sum.expert / experts;
+  *end = (mal_class_end){.of = of, .states = sum.weights + sum.gradients, .gradients = sum.gradients};
+  if (!l->offload_optimizer) end->states += mal_optimizer_state_bytes(k->plan.job.optimizer, elements, 0);
+}
+
+/* Gradient sync and optimizer of a stage of this class, as lowering makes them. */
+static mal_status make_end(mal_block_cache *c, mal_shard_kit *k, const mal_class *of, mal_class_end *end,
+                           mal_error *e) {
+  mal_unit sum = sum_of(k, of);
   mal_block_request r = {.plan = &k->plan,
                          .block_class = MAL_B_SYNC,
                          .unplaced = true,

@@ -9,6 +9,7 @@
 #include "program/cache.h"
 #include "search/space.h"
 
+enum { MAL_CLASSES = MAL_MAX_LAYERS + 2 };          /* of a partition, at most */
 enum { MAL_ENDS = 2, MAL_EMBED = 0, MAL_TAIL = 1 }; /* ends: the embedding; the head with what predicts more tokens */
 
 /* --- partitions --------------------------------------------------------------------------------------------------------- */
@@ -84,6 +85,8 @@ typedef struct mal_shard_kit {
 
 /* joins: some stage may have embedding and head (one stage; DualPipe). */
 mal_status mal_shard_kit_open(mal_block_cache *c, const mal_plan *plan, bool joins, mal_shard_kit *k, mal_error *e);
+/* Bytes of states that it has at least: without the lists of its sync and optimizer. */
+void mal_shard_floor(const mal_shard_kit *k, const mal_class *of, mal_class_end *end);
 /* NULL on an error. */
 const mal_class_end *mal_shard_class(mal_block_cache *c, mal_shard_kit *k, const mal_class *of, mal_error *e);
 #endif

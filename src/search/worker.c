@@ -310,14 +310,28 @@ static verdict try_partly(mal_worker *w, mal_pipeline *at, const leaf *x, const 
   return V_LARGE;
 }
 
+/* From weights, gradients and states alone; with as many layers recomputed as may be. */
+static bool is_surely_large(const mal_worker *w, mal_question *q, const mal_shard_kit *kit, bool partly) {
+  mal_class_end floors[MAL_CLASSES];
+  const mal_class_end *ends[MAL_CLASSES];
+  int64_t bytes;
+  for (int k = 0; k < q->partition->count; k++) {
+    mal_shard_floor(kit, &q->partition->classes[k], &floors[k]);
+    ends[k] = &floors[k];
+  }
+  if (partly) q->recomputed = q->partition->most_layers - 1;
+  return too_large(w, q, kit, ends, &bytes);
+}
+
 static verdict try_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_question *q, int shard) {
-  const mal_class_end *ends[MAL_MAX_LAYERS + 2];
+  const mal_class_end *ends[MAL_CLASSES];
   mal_shard_kit *kit = shard_for(w, at, shard);
   mal_error e;
   mal_visible visible;
   int64_t bytes, from = -1, all = q->partition->most_layers;
   double dearer = dearness(w, &at->shards[shard]);
   if (!kit) return V_OVER;
+  if (is_surely_large(w, q, kit, x->partly)) return V_LARGE;
   for (int k = 0; k < q->partition->count; k++) {
     ends[k] = mal_shard_class(&w->ends, kit, &q->partition->classes[k], &e);
     if (!ends[k]) return fault(w, &e), V_OVER;
@@ -341,15 +355,19 @@ static verdict try_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_que
   return judge(w, at, x, &at->shards[shard], -1, true) ? V_FITS : V_LARGE;
 }
 
-/* What need not be offloaded is not: states on the host only cost time. */
+static bool offloads_less(const mal_shard *x, const mal_shard *than) {
+  return x->zero == than->zero && x->hybrid == than->hybrid && x->offload_optimizer <= than->offload_optimizer &&
+         x->offload_params <= than->offload_params;
+}
+
+/* What need not be offloaded, or not so far, is not: it only costs time. */
 static void try_shards(mal_worker *w, mal_pipeline *at, const leaf *x, mal_question *q) {
   for (int k = 0; k < at->n_shards && w->status == MAL_OK; k++) {
     const mal_shard *s = &at->shards[k];
     if (reduces_units(s->zero) != x->reduces) continue;
     bool needed = true;
-    for (int i = 0; i < k && offloads(s); i++)
-      if (at->shards[i].zero == s->zero && at->shards[i].hybrid == s->hybrid && !offloads(&at->shards[i]))
-        needed = at->verdicts[i] == V_LARGE;
+    for (int i = 0; i < k && offloads(s) && needed; i++)
+      if (offloads_less(&at->shards[i], s)) needed = at->verdicts[i] == V_LARGE;
     at->verdicts[k] = needed ? (uint8_t)try_shard(w, at, x, q, k) : V_OVER;
   }
 }
@@ -414,14 +432,29 @@ static void add_leaf(mal_worker *w, leaves *all, leaf x) {
   all->at[all->count++] = x;
 }
 
+/* Every layer recomputed, 1F1B: what needs least memory but for its states, and more with every larger micro-batch. A single
+ * layer's recomputation may need more than it spares, so only where a stage has several. */
+static bool is_hopeless(mal_worker *w, int i, const double *hops, bool reduces) {
+  enum { SEVERAL = 4 };
+  leaf x = {0, i, plain_form, MAL_RECOMPUTE_FULL, false, reduces};
+  mal_question q;
+  int64_t bytes;
+  if (mal_space_fixed(w->space, offsetof(mal_layout, schedule)) || w->space->fixed.first_stage_layers >= 0 ||
+      w->space->fixed.last_stage_layers >= 0)
+    return false;
+  return ask(w, &w->pipelines[i], &x, hops, &q) && q.partition->most_layers >= SEVERAL &&
+         too_large(w, &q, NULL, NULL, &bytes);
+}
+
 static void add_pipeline(mal_worker *w, leaves *all, int i) {
-  const mal_pipeline *at = &w->pipelines[i];
+  mal_pipeline *at = &w->pipelines[i];
   bool kinds[2] = {false, false};
-  if (!mal_space_micro_batch(w->space, w->at, at->dp, w->micro_batch)) return;
+  if (at->hopeless || !mal_space_micro_batch(w->space, w->at, at->dp, w->micro_batch)) return;
   const mal_profile *profile = w->space->plans[w->at->profile].profile;
   int forms = mal_space_forms(w->space, profile, at->pp, w->space->batch / (at->dp * w->micro_batch), w->forms);
   for (int k = 0; k < at->n_shards; k++) kinds[reduces_units(at->shards[k].zero)] = true;
   all->hops[i] = hops_of(w, at);
+  if (!all->hops[i] || (at->hopeless = is_hopeless(w, i, all->hops[i], !kinds[0]))) return;
   for (int f = 0; f < forms && all->hops[i]; f++) {
     if (at->pp == 1 && w->forms[f].schedule != MAL_1F1B && !mal_space_fixed(w->space, offsetof(mal_layout, schedule)))
       continue; /* without a pipeline they are the same, or worse */
@@ -482,15 +515,19 @@ void mal_worker_run(mal_worker *w, const mal_frame *f) {
 /* --- for the tests ------------------------------------------------------------------------------------------------------------------------ */
 
 static bool bound_of(mal_worker *w, mal_pipeline *at, const leaf *x, int shard, int64_t recomputed, mal_probe *out) {
-  const mal_class_end *ends[MAL_MAX_LAYERS + 2];
+  const mal_class_end *ends[MAL_CLASSES];
   mal_question q;
   mal_visible visible;
   mal_error e;
   const double *hops = hops_of(w, at);
   mal_shard_kit *kit = shard_for(w, at, shard);
   if (!hops || !kit || !ask(w, at, x, hops, &q)) return false;
-  for (int k = 0; k < q.partition->count; k++)
+  for (int k = 0; k < q.partition->count; k++) {
+    mal_class_end floor;
     if (!(ends[k] = mal_shard_class(&w->ends, kit, &q.partition->classes[k], &e))) return fault(w, &e), false;
+    mal_shard_floor(kit, &q.partition->classes[k], &floor);
+    if (floor.states > ends[k]->states) return false;
+  }
   mal_arena_reset(&w->scratch);
   if (at->shards[shard].zero >= 2) {
     mal_visible_of(&w->scratch, q.kit, q.layers, q.plain, kit, &visible);

@@ -10,6 +10,7 @@ typedef struct mal_pipeline { /* of the frame at hand: one pp */
   mal_shard *shards;
   mal_shard_kit **kits; /* [n_shards]; NULL: not made yet */
   uint8_t *verdicts;    /* [n_shards]: of the layout at hand */
+  bool hopeless;        /* this micro-batch and all larger ones need too much memory */
   bool dual;            /* DualPipe may be among its forms */
 } mal_pipeline;
 
