@@ -268,6 +268,17 @@ void mal_shard_floor(const mal_shard_kit *k, const mal_class *of, mal_class_end 
   if (!l->offload_optimizer) end->states += mal_optimizer_state_bytes(k->plan.job.optimizer, elements, 0);
 }
 
+void mal_shard_floor_of(const mal_shard_kit *whole, const mal_shard *shard, const mal_class *of, mal_class_end *end) {
+  const mal_layout *l = &whole->plan.layout;
+  mal_unit sum = sum_of(whole, of);
+  int64_t ranks = shard->hybrid > 0 ? shard->hybrid : l->dp * l->cp, experts = mal_layout_edp(l);
+  int64_t most = ranks > experts ? ranks : experts;
+  int64_t elements = shard->zero == 0 ? sum.dense + sum.expert : sum.dense / ranks + sum.expert / experts;
+  *end = (mal_class_end){.of = of, .states = shard->zero < 3 ? sum.weights : sum.weights / most};
+  if (shard->offload_params) end->states = 0;
+  if (!shard->offload_optimizer) end->states += mal_optimizer_state_bytes(whole->plan.job.optimizer, elements, 0);
+}
+
 /* Gradient sync and optimizer of a stage of this class, as lowering makes them. */
 static mal_status make_end(mal_block_cache *c, mal_shard_kit *k, const mal_class *of, mal_class_end *end,
                            mal_error *e) {

@@ -87,6 +87,8 @@ typedef struct mal_shard_kit {
 mal_status mal_shard_kit_open(mal_block_cache *c, const mal_plan *plan, bool joins, mal_shard_kit *k, mal_error *e);
 /* Bytes of states that it has at least: without the lists of its sync and optimizer. */
 void mal_shard_floor(const mal_shard_kit *k, const mal_class *of, mal_class_end *end);
+/* The same for another shard of these ranks, from a kit that holds all its weights (ZeRO 0 or 1). */
+void mal_shard_floor_of(const mal_shard_kit *whole, const mal_shard *shard, const mal_class *of, mal_class_end *end);
 /* NULL on an error. */
 const mal_class_end *mal_shard_class(mal_block_cache *c, mal_shard_kit *k, const mal_class *of, mal_error *e);
 #endif

@@ -8,13 +8,14 @@
 const char *const mal_objective_name[] = {"time", "cost", "energy", "memory", NULL};
 _Static_assert(sizeof mal_objective_name / sizeof *mal_objective_name == MAL_OBJECTIVES + 1, "a name for each");
 
-enum { MOST_THREADS = 64 };
+enum { MOST_THREADS = 64, MANY = 64 /* frames: fewer are searched at once */ };
 
 typedef struct crew {
   mal_space *space;
   mal_search_options options;
   mal_contest contest;
-  bool anything, bounding; /* bounding: frames get their bounds; else they are searched */
+  bool anything;
+  enum { BOUND, WARM, SEARCH } phase;
   atomic_int next;
   mal_worker workers[MOST_THREADS];
   int threads;
@@ -51,19 +52,19 @@ static void *work(void *context) {
     int i = atomic_fetch_add(&c->next, 1);
     if (i >= c->space->n_frames || w->status != MAL_OK) return NULL;
     mal_frame *f = &c->space->frames[i];
-    if (c->bounding)
+    if (c->phase == BOUND)
       mal_worker_bound(w, f);
     else if (!mal_contest_over(&c->contest, least_score(w, f)))
-      mal_worker_run(w, f);
+      (c->phase == WARM ? mal_worker_warm : mal_worker_run)(w, f);
   }
 }
 
 /* All frames, on all threads; this one is the first of them. */
-static void work_all(crew *c, bool bounding) {
+static void work_all(crew *c, int phase) {
   pthread_t threads[MOST_THREADS];
   hand hands[MOST_THREADS];
   int started = 1;
-  c->bounding = bounding;
+  c->phase = phase;
   atomic_store(&c->next, 0);
   for (int i = 0; i < c->threads; i++) hands[i] = (hand){c, &c->workers[i]};
   while (started < c->threads && pthread_create(&threads[started], NULL, work, &hands[started]) == 0) started++;
@@ -81,9 +82,10 @@ static mal_status run(crew *c, mal_error *e) {
     mal_worker_open(&c->workers[i], c->space, &c->options, &c->contest);
     c->workers[i].anything = c->anything;
   }
-  work_all(c, true);
+  work_all(c, BOUND);
   qsort(c->space->frames, (size_t)c->space->n_frames, sizeof *c->space->frames, by_least);
-  work_all(c, false);
+  if (c->space->n_frames > MANY) work_all(c, WARM);
+  work_all(c, SEARCH);
   mal_status status = MAL_OK;
   for (int i = 0; i < c->threads; i++) {
     if (c->workers[i].status != MAL_OK && status == MAL_OK) *e = c->workers[i].error, status = c->workers[i].status;

@@ -310,13 +310,25 @@ static verdict try_partly(mal_worker *w, mal_pipeline *at, const leaf *x, const 
   return V_LARGE;
 }
 
-/* From weights, gradients and states alone; with as many layers recomputed as may be. */
-static bool is_surely_large(const mal_worker *w, mal_question *q, const mal_shard_kit *kit, bool partly) {
+/* A kit of these ranks that holds all weights; NULL: none is among the shards. */
+static const mal_shard_kit *whole_for(mal_worker *w, mal_pipeline *at) {
+  for (int k = 0; k < at->n_shards; k++)
+    if (at->shards[k].zero < 2 && !offloads(&at->shards[k])) return shard_for(w, at, k);
+  return NULL;
+}
+
+/* From weights, gradients and states alone; with as many layers recomputed as may be. shard: not that of the kit, which holds
+ * all weights, but another one. */
+static bool is_surely_large(const mal_worker *w, mal_question *q, const mal_shard_kit *kit, const mal_shard *shard,
+                            bool partly) {
   mal_class_end floors[MAL_CLASSES];
   const mal_class_end *ends[MAL_CLASSES];
   int64_t bytes;
   for (int k = 0; k < q->partition->count; k++) {
-    mal_shard_floor(kit, &q->partition->classes[k], &floors[k]);
+    if (shard)
+      mal_shard_floor_of(kit, shard, &q->partition->classes[k], &floors[k]);
+    else
+      mal_shard_floor(kit, &q->partition->classes[k], &floors[k]);
     ends[k] = &floors[k];
   }
   if (partly) q->recomputed = q->partition->most_layers - 1;
@@ -325,13 +337,16 @@ static bool is_surely_large(const mal_worker *w, mal_question *q, const mal_shar
 
 static verdict try_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_question *q, int shard) {
   const mal_class_end *ends[MAL_CLASSES];
-  mal_shard_kit *kit = shard_for(w, at, shard);
   mal_error e;
   mal_visible visible;
+  const mal_shard_kit *whole = whole_for(w, at);
+  q->visible = NULL;
+  if (whole && is_surely_large(w, q, whole, &at->shards[shard], x->partly)) return V_LARGE;
+  mal_shard_kit *kit = shard_for(w, at, shard);
   int64_t bytes, from = -1, all = q->partition->most_layers;
   double dearer = dearness(w, &at->shards[shard]);
   if (!kit) return V_OVER;
-  if (is_surely_large(w, q, kit, x->partly)) return V_LARGE;
+  if (is_surely_large(w, q, kit, NULL, x->partly)) return V_LARGE;
   for (int k = 0; k < q->partition->count; k++) {
     ends[k] = mal_shard_class(&w->ends, kit, &q->partition->classes[k], &e);
     if (!ends[k]) return fault(w, &e), V_OVER;
@@ -506,6 +521,28 @@ static void start_frame(mal_worker *w, const mal_frame *f) {
   }
 }
 
+/* Everything recomputed, the smallest micro-batch, the profile's ZeRO stage. */
+void mal_worker_warm(mal_worker *w, const mal_frame *f) {
+  start_frame(w, f);
+  start_micro_batch(w, 1);
+  for (int i = 0; i < f->pp.count && w->status == MAL_OK; i++) {
+    mal_pipeline *at = &w->pipelines[i];
+    mal_question q;
+    leaf x = {0, i, plain_form, MAL_RECOMPUTE_FULL, false, false};
+    int zero = w->space->plans[f->profile].profile->default_zero, shard = -1;
+    for (int k = 0; k < at->n_shards && shard < 0; k++)
+      if (at->shards[k].zero == zero && !at->shards[k].hybrid && !offloads(&at->shards[k])) shard = k;
+    if (shard < 0 || !mal_space_micro_batch(w->space, f, at->dp, 1)) continue;
+    if (!can_recompute(w, MAL_RECOMPUTE_FULL, false) || mal_space_fixed(w->space, offsetof(mal_layout, schedule)))
+      return;
+    if (mal_space_fixed(w->space, offsetof(mal_layout, vpp)) || w->space->fixed.embedding_in_layers) return;
+    x.reduces = reduces_units(zero);
+    const double *hops = hops_of(w, at);
+    if (hops && ask(w, at, &x, hops, &q) && !mal_contest_over(w->contest, least_of(w, &q, mal_bound_start(&q), 0)))
+      try_shard(w, at, &x, &q, shard);
+  }
+}
+
 void mal_worker_run(mal_worker *w, const mal_frame *f) {
   start_frame(w, f);
   mal_numbers sizes = mal_space_micro_batches(w->space, &w->frame, w->pipelines[f->pp.count - 1].dp);
@@ -526,6 +563,9 @@ static bool bound_of(mal_worker *w, mal_pipeline *at, const leaf *x, int shard, 
     mal_class_end floor;
     if (!(ends[k] = mal_shard_class(&w->ends, kit, &q.partition->classes[k], &e))) return fault(w, &e), false;
     mal_shard_floor(kit, &q.partition->classes[k], &floor);
+    if (floor.states > ends[k]->states) return false;
+    const mal_shard_kit *whole = whole_for(w, at);
+    if (whole) mal_shard_floor_of(whole, &at->shards[shard], &q.partition->classes[k], &floor);
     if (floor.states > ends[k]->states) return false;
   }
   mal_arena_reset(&w->scratch);

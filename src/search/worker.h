@@ -43,6 +43,8 @@ void mal_worker_open(mal_worker *w, const mal_space *space, const mal_search_opt
 void mal_worker_close(mal_worker *w);
 /* Sets f->least_s: what a step takes at least whatever pipeline and micro-batch. */
 void mal_worker_bound(mal_worker *w, mal_frame *f);
+/* Prices a few likely layouts of the frame, so that the search begins with something to beat. */
+void mal_worker_warm(mal_worker *w, const mal_frame *f);
 void mal_worker_run(mal_worker *w, const mal_frame *f);
 
 /* One layout, bound and exact, side by side: for the tests. place: any numbers; each picks among what can be had. */
