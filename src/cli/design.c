@@ -3,12 +3,13 @@
 #include "cli/cli.h"
 #include "core/file.h"
 #include "core/option_file.h"
+#include "design/files.h"
 #include "report/answer.h"
 #include <string.h>
 
 typedef struct options {
   mal_design_ask ask; /* first: its table's offsets count from here */
-  const char *cabling, *bom, *html, *prices, *output, *from;
+  const char *cabling, *bom, *html, *topology_conf, *topology_yaml, *addresses, *prices, *output, *from;
   const char *expected, *found, *names; /* of check */
   bool json, help;
 } options;
@@ -21,6 +22,9 @@ const mal_option mal_design_options[] = {
     {"cabling", 0, MAL_OPT_TEXT, AT(cabling), "FILE", NULL, NULL, N_("write every cable, from port to port, as CSV")},
     {"bom", 0, MAL_OPT_TEXT, AT(bom), "FILE", NULL, NULL, N_("write the bill of materials as CSV")},
     {"html", 0, MAL_OPT_TEXT, AT(html), "FILE", NULL, NULL, N_("write one page with drawings and tables")},
+    {"topology-conf", 0, MAL_OPT_TEXT, AT(topology_conf), "FILE", NULL, NULL, N_("write topology.conf of Slurm")},
+    {"topology-yaml", 0, MAL_OPT_TEXT, AT(topology_yaml), "FILE", NULL, NULL, N_("write topology.yaml of Slurm")},
+    {"addresses", 0, MAL_OPT_TEXT, AT(addresses), "FILE", NULL, NULL, N_("write the address of every port as CSV")},
     {"prices", 0, MAL_OPT_TEXT, AT(prices), "FILE", NULL, NULL, N_("prices: a CSV of part,price,currency,source")},
     {"expected", 0, MAL_OPT_TEXT, AT(expected), "FILE", NULL, NULL, N_("check: the cluster as designed (-o)")},
     {"found", 0, MAL_OPT_TEXT, AT(found), "FILE", NULL, NULL,
@@ -81,6 +85,17 @@ static mal_status check_cables(mal_page *page, options *o, const char *command, 
   return c.count ? MAL_NO : MAL_OK;
 }
 
+static mal_status write_files(mal_arena *a, const mal_design *d, const options *o, const char *command, mal_error *e) {
+  mal_status s = MAL_OK;
+  if (o->cabling) s = write_text(o->cabling, mal_design_cabling_csv(a, d), e);
+  if (s == MAL_OK && o->bom) s = write_text(o->bom, mal_design_parts_csv(a, d), e);
+  if (s == MAL_OK && o->html) s = write_text(o->html, mal_report_design_html(a, d, command), e);
+  if (s == MAL_OK && o->topology_conf) s = write_text(o->topology_conf, mal_design_topology_conf(a, d), e);
+  if (s == MAL_OK && o->topology_yaml) s = write_text(o->topology_yaml, mal_design_topology_yaml(a, d), e);
+  if (s == MAL_OK && o->addresses) s = write_text(o->addresses, mal_design_addresses_csv(a, d), e);
+  return s == MAL_OK && o->output ? write_ask(a, o, command, e) : s;
+}
+
 /* A design with an error in it is an answer: no. */
 static mal_status verdict(const mal_design *d) {
   for (int i = 0; i < d->n_findings; i++)
@@ -93,10 +108,7 @@ static mal_status run(mal_page *page, const options *o, const char *command, mal
   mal_design *d = MAL_NEW(a, mal_design);
   mal_status s = mal_design_make(a, &o->ask, d, e);
   if (s == MAL_OK && o->prices) s = mal_design_price(a, d, o->prices, e);
-  if (s == MAL_OK && o->cabling) s = write_text(o->cabling, mal_design_cabling_csv(a, d), e);
-  if (s == MAL_OK && o->output) s = write_ask(a, o, command, e);
-  if (s == MAL_OK && o->html) s = write_text(o->html, mal_report_design_html(a, d, command), e);
-  if (s == MAL_OK && o->bom) s = write_text(o->bom, mal_design_parts_csv(a, d), e);
+  if (s == MAL_OK) s = write_files(a, d, o, command, e);
   if (s != MAL_OK) return s;
   if (o->json) {
     json_t *root = mal_report_design_json(d, command);

@@ -28,6 +28,12 @@ const mal_option mal_design_ask_options[] = {
     {"whole-units", 0, MAL_OPT_FLAG, AT(whole_units), NULL, NULL, NULL,
      N_("build scalable units whole, one rail a leaf, to grow later")},
     {"grow", 0, MAL_OPT_POSITIVE, AT(grow), "N", NULL, NULL, N_("and what growing to N nodes re-cables")},
+    {"years", 0, MAL_OPT_NUMBER, AT(years), "N", NULL, NULL,
+     N_("years of use, for the cost of a GPU-hour (default 4)")},
+    {"upkeep", 0, MAL_OPT_NUMBER, AT(upkeep), "SHARE", NULL, NULL,
+     N_("people, repair and room a year, of what was paid (default 0)")},
+    {"rent", 0, MAL_OPT_NUMBER, AT(rent), "X", NULL, NULL,
+     N_("rent of one GPU-hour, to compare with (default: the catalogue's)")},
     {"storage-server", 0, MAL_OPT_TEXT, AT(storage_server), "NAME", NULL, NULL, N_("of catalog/storage")},
     {"data", 0, MAL_OPT_CHOICE, AT(data), "KIND", NULL, mal_data_level_name, N_("what is read: text, images or video")},
     {"dataset", 0, MAL_OPT_AMOUNT, AT(dataset_bytes), "BYTES", "B", NULL, N_("size of the dataset")},
@@ -50,7 +56,8 @@ void mal_design_ask_default(mal_design_ask *k) {
                         .spare_share = 0.95,
                         .goodput = 0.95,
                         .restart_s = 300,
-                        .kept = 10};
+                        .kept = 10,
+                        .years = 4};
 }
 
 void mal_design_find(mal_arena *a, mal_design *d, int severity, const char *format, ...) {
@@ -215,6 +222,7 @@ static mal_status make_storage(mal_arena *a, mal_design *d, mal_error *e) {
 static mal_status check(const mal_design_ask *k, mal_error *e) {
   if (!(k->goodput > 0 && k->goodput < 1))
     return mal_fail(e, MAL_BAD, _("--goodput %g must lie between 0 and 1, such as 0.95."), k->goodput);
+  if (!(k->years > 0)) return mal_fail(e, MAL_BAD, _("--years %g must be above 0."), k->years);
   if (!k->node || !*k->node)
     return mal_fail(e, MAL_BAD, _("which node? Give --node, such as dgx-h100 (malha machines)."));
   return MAL_OK;

@@ -23,7 +23,8 @@ typedef struct mal_design_ask {
   int data;                     /* mal_data_level */
   double goodput, restart_s, dataset_bytes, checkpoint_bytes;
   int64_t kept;
-  int64_t grow; /* nodes after growth; 0 not asked */
+  int64_t grow;               /* nodes after growth; 0 not asked */
+  double years, upkeep, rent; /* of use; share of capex a year; of one GPU-hour, 0: the catalogue's */
 } mal_design_ask;
 extern const mal_option mal_design_ask_options[];
 extern const int mal_design_ask_option_count;

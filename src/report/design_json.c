@@ -1,5 +1,6 @@
 /* The design as JSON: docs/schema/design.json says what each key means. */
 #include "core/options_json.h"
+#include "design/cost.h"
 #include "report/design.h"
 #include <math.h>
 
@@ -157,15 +158,16 @@ static json_t *bill_json(const mal_design *d) {
 
 static json_t *cost_json(const mal_design *d) {
   json_t *o = json_object();
-  double total = 0;
-  int priced = 0;
-  for (int i = 0; i < d->n_parts; i++)
-    if (d->parts[i].price >= 0) total += d->parts[i].count * d->parts[i].price, priced++;
+  mal_cost c;
+  mal_design_cost(d, &c);
   put_text(o, "currency", d->site.currency);
-  put_real(o, "capex", priced ? total : NAN);
-  put_int(o, "rows_priced", priced);
-  put_int(o, "rows", d->n_parts);
+  put_real(o, "capex", c.priced ? c.capex : NAN);
+  put_int(o, "rows_priced", c.priced);
+  put_int(o, "rows", c.parts);
   put_real(o, "energy_per_day", d->site.per_kwh > 0 ? d->cost_per_day : NAN);
+  put_real(o, "per_gpu_hour", c.nodes_priced ? c.per_gpu_hour : NAN);
+  put_real(o, "rent_per_gpu_hour", c.rent_per_gpu_hour > 0 ? c.rent_per_gpu_hour : NAN);
+  put_real(o, "break_even_s", c.nodes_priced && c.break_even_s > 0 ? c.break_even_s : NAN);
   return o;
 }
 

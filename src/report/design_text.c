@@ -1,4 +1,5 @@
 #include "core/units.h"
+#include "design/cost.h"
 #include "report/design.h"
 #include <string.h>
 
@@ -188,12 +189,31 @@ static void put_racks(mal_page *p, const mal_design *d) {
 
 /* --- bill, findings -------------------------------------------------------------------------------------------------- */
 
+static void put_cost(mal_page *p, const mal_design *d) {
+  mal_arena *a = p->arena;
+  mal_cost c;
+  mal_design_cost(d, &c);
+  if (!c.priced) {
+    mal_page_styled(p, MAL_DIM, "%s", _("  No prices: give a file of part,price,currency with --prices.\n"));
+    return;
+  }
+  put_line(p, mal_print(a, _("%s %s for the %d of %d rows that have a price."), d->site.currency,
+                        mal_show_int((int64_t)c.capex), c.priced, c.parts));
+  if (!c.nodes_priced) return;
+  put_line(p, mal_print(a, _("A GPU-hour costs %s %.2f over %g years%s."), d->site.currency, c.per_gpu_hour, c.years,
+                        d->site.per_kwh > 0 ? _(", energy included") : _(", without energy (per_kwh of the site)")));
+  if (c.rent_per_gpu_hour <= 0) return;
+  put_line(p, c.break_even_s < 0
+                  ? mal_print(a, _("Renting at %s %.2f (%s) is cheaper for ever."), d->site.currency,
+                              c.rent_per_gpu_hour, c.rent_source)
+                  : mal_print(a, _("Against renting at %s %.2f (%s) it has paid for itself after %s of use."),
+                              d->site.currency, c.rent_per_gpu_hour, c.rent_source, mal_show_time(c.break_even_s)));
+}
+
 static void put_parts(mal_page *p, const mal_design *d) {
   mal_arena *a = p->arena;
   mal_table t;
   const char *section = "";
-  double total = 0;
-  int priced = 0;
   title(p, _("Bill of materials"));
   mal_table_init(&t, a, 2, "lrlw");
   for (int i = 0; i < d->n_parts; i++) {
@@ -201,14 +221,9 @@ static void put_parts(mal_page *p, const mal_design *d) {
     mal_table_row(&t, MAL_PLAIN, strcmp(section, part->section) ? part->section : "", count((int64_t)part->count),
                   part->part, part->rule);
     section = part->section;
-    if (part->price >= 0) total += part->count * part->price, priced++;
   }
   mal_table_put(&t, p);
-  if (priced)
-    put_line(p, mal_print(a, _("%s %s for the %d of %d rows that have a price."), d->site.currency,
-                          mal_show_int((int64_t)total), priced, d->n_parts));
-  else
-    mal_page_styled(p, MAL_DIM, "%s", _("  No prices: give a file of part,price,currency with --prices.\n"));
+  put_cost(p, d);
 }
 
 static void put_findings(mal_page *p, const mal_design *d) {
