@@ -48,7 +48,7 @@ printf 'part,price,currency\ndgx-h100,-3,USD\n' >"$work/prices.csv"
 run 2 design --nodes 4 --node dgx-h100 --prices "$work/prices.csv"
 has "prices.csv:2"
 run 2 design check --expected "$work/cluster.yaml"
-run 1 design check --expected "$work/cluster.yaml" --found tests/fuzz/corpus/design_found/ib.txt
+run 1 design check --expected "$work/cluster.yaml" --found tests/fuzz/corpus/design_wiring/ib.txt
 has "missing"
 run 2 design check --expected "$work/cluster.yaml" --found README.md
 run 2 design
@@ -60,6 +60,15 @@ run 2 design --nodes 4 --node dgx-h100 --site nowhere
 run 2 design --nodes 4 --node dgx-h100 --oversubscription 0
 run 2 design --nodes 4 --node dgx-h100 --goodput 1.5
 run 2 design llama --nodes 4 --node dgx-h100
+run 2 design llama-3-8b --node dgx-h100
+run 0 design llama-3-8b --tokens 1T --deadline 60d --node dgx-h100 --json
+python3 tests/cli_schema.py docs/schema/design.json <"$work/out" || fail "schema: a target"
+python3 - "$work/out" <<'END' || fail "the target"
+import json, sys
+d = json.load(open(sys.argv[1]))
+t = d["target"]
+sys.exit(not (t["time_to_target_s"] <= 60 * 86400 and d["nodes"]["spare"] >= 0 and t["checkpoint_bytes"] > 8e9 * 14 * 0.9))
+END
 printf 'volts: 480\n' >"$work/site.yaml"
 run 2 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
 printf 'breaker_a: 10\n' >"$work/site.yaml"

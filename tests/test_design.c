@@ -2,7 +2,9 @@
  * cables found against cables designed. */
 #include "core/csv.h"
 #include "design/compare.h"
+#include "design/cost.h"
 #include "design/design.h"
+#include "design/files.h"
 #include "test.h"
 #include <math.h>
 #include <stdlib.h>
@@ -229,6 +231,48 @@ static void test_contradictions(void **state) {
   assert_fails(MAL_NO, mal_design_make(&a, &k, &d, &e), e, "goodput", "restart");
 }
 
+/* By hand: 70 nodes at 300,000 and 56 switches more at 25,000 against 560 GPUs at 2.49 an hour. */
+static void test_cost(void **state) {
+  (void)state;
+  mal_cost c;
+  mal_design_ask k = ask_for("dgx-h100", 70);
+  k.rent = 2.49;
+  assert_ok(mal_design_make(&a, &k, &d, &e), e);
+  double capex = 0;
+  for (int i = 0; i < d.n_parts; i++) {
+    double price = strcmp(d.parts[i].part, "dgx-h100") == 0 ? 300000
+                   : strcmp(d.parts[i].part, "qm9700") == 0 ? 25000
+                                                            : -1;
+    d.parts[i].price = price;
+    if (price > 0) capex += price * d.parts[i].count;
+  }
+  mal_design_cost(&d, &c);
+  assert_true(c.capex == capex && c.capex >= 70 * 300000);
+  assert_true(fabs(c.break_even_s - capex / (2.49 * 560) * 3600) < 1);
+  assert_true(fabs(c.per_gpu_hour - capex / (4 * 8766 * 560)) < 1e-9);
+}
+
+static void test_files(void **state) {
+  (void)state;
+  mal_design_ask k = ask_for("dgx-h100", 70);
+  k.ethernet = true;
+  assert_ok(mal_design_make(&a, &k, &d, &e), e);
+  const char *conf = mal_design_topology_conf(&a, &d);
+  assert_non_null(strstr(conf, "Nodes=node[0001-"));
+  assert_non_null(strstr(conf, "SwitchName=spine Switches=su[001-"));
+  mal_csv csv;
+  char *text = mal_design_addresses_csv(&a, &d);
+  assert_ok(mal_csv_parse(&a, "addresses", text, strlen(text), &csv, &e), e);
+  char **all = MAL_ARRAY(&a, char *, csv.rows);
+  for (int i = 0; i < csv.rows; i++) all[i] = mal_copy(&a, mal_csv_cell(&csv, i, 3));
+  qsort(all, (size_t)csv.rows, sizeof *all, by_text);
+  for (int i = 1; i < csv.rows; i++) assert_string_not_equal(all[i - 1], all[i]);
+  assert_true(csv.rows > 70 * 10);
+  k.node = "gb200-nvl72", k.nodes = 36, k.ethernet = false;
+  assert_ok(mal_design_make(&a, &k, &d, &e), e);
+  assert_non_null(strstr(mal_design_topology_conf(&a, &d), "BlockSizes=18"));
+}
+
 /* --- cables found ---------------------------------------------------------------------------------------------------- */
 
 typedef struct change { /* what somebody did wrong at the k-th link */
@@ -278,10 +322,10 @@ static void put_network(mal_writing *w, const mal_network *n, change c) {
 
 static void compare_with(change c, mal_comparison *out) {
   mal_writing w = {.arena = &a};
-  mal_found f;
+  mal_wiring f;
   put_network(&w, &d.compute, c);
   put_network(&w, &d.storage_network, (change){-1, -1, -1, false});
-  assert_ok(mal_found_parse(&a, "fabric.txt", w.text, w.used, &f, &e), e);
+  assert_ok(mal_wiring_parse(&a, "fabric.txt", w.text, w.used, &f, &e), e);
   mal_design_compare(&a, &d, &f, out);
 }
 
@@ -314,9 +358,9 @@ static void test_cables_found(void **state) {
 /* The real capture: 8 Switch and 10 Ca lines; of 35 port lines 10 are of hosts, 11 lead to one, 14 join switches, twice each. */
 static void test_real_fabric(void **state) {
   (void)state;
-  mal_found f;
+  mal_wiring f;
   need_shared("captures/ib/ibnetdiscover-hdr-mcs8500-qm8700.txt");
-  assert_ok(mal_found_read(&a, MALHA_SHARED "/captures/ib/ibnetdiscover-hdr-mcs8500-qm8700.txt", &f, &e), e);
+  assert_ok(mal_wiring_read(&a, MALHA_SHARED "/captures/ib/ibnetdiscover-hdr-mcs8500-qm8700.txt", &f, &e), e);
   int64_t hosts = 0;
   for (int64_t i = 0; i < f.count; i++) {
     hosts += !f.links[i].b.is_switch;
@@ -330,7 +374,7 @@ static void test_real_fabric(void **state) {
 
 static void test_bad_fabrics(void **state) {
   (void)state;
-  mal_found f;
+  mal_wiring f;
   static const char *const bad[][2] = {
       {"hello", "neither"},
       {"switchguid=0x1\n[1] \"S-2\"[3] # \"x\" 4xNDR\n", ":2"},
@@ -340,11 +384,11 @@ static void test_bad_fabrics(void **state) {
       {"{\"a\": ", "fabric"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    assert_fails(MAL_BAD, mal_found_parse(&a, "fabric.txt", bad[i][0], strlen(bad[i][0]), &f, &e), e, "fabric.txt",
+    assert_fails(MAL_BAD, mal_wiring_parse(&a, "fabric.txt", bad[i][0], strlen(bad[i][0]), &f, &e), e, "fabric.txt",
                  bad[i][1]);
   const char *lldp = "{\"node0001\": {\"lldp\": {\"interface\": [{\"eth0\": {\"chassis\": {\"leaf001\": {}}, \"port\": "
                      "{\"id\": {\"type\": \"ifname\", \"value\": \"swp7\"}}}}]}}}";
-  assert_ok(mal_found_parse(&a, "lldp.json", lldp, strlen(lldp), &f, &e), e);
+  assert_ok(mal_wiring_parse(&a, "lldp.json", lldp, strlen(lldp), &f, &e), e);
   assert_int_equal(f.count, 1);
   assert_string_equal(f.links[0].a.device, "leaf001");
   assert_int_equal(f.links[0].a.port, 7);
@@ -361,6 +405,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_heat, setup, teardown),
       cmocka_unit_test_setup_teardown(test_conservation, setup, teardown),
       cmocka_unit_test_setup_teardown(test_contradictions, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_cost, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_files, setup, teardown),
       cmocka_unit_test_setup_teardown(test_cables_found, setup, teardown),
       cmocka_unit_test_setup_teardown(test_real_fabric, setup, teardown),
       cmocka_unit_test_setup_teardown(test_bad_fabrics, setup, teardown),

@@ -4,11 +4,13 @@
 #include "core/file.h"
 #include "core/option_file.h"
 #include "design/files.h"
+#include "design/target.h"
 #include "report/answer.h"
 #include <string.h>
 
 typedef struct options {
   mal_design_ask ask; /* first: its table's offsets count from here */
+  mal_job job;        /* of a training target */
   const char *cabling, *bom, *html, *topology_conf, *topology_yaml, *addresses, *prices, *output, *from;
   const char *expected, *found, *names; /* of check */
   bool json, help;
@@ -35,12 +37,16 @@ const mal_option mal_design_options[] = {
 };
 const int mal_design_option_count = sizeof mal_design_options / sizeof *mal_design_options;
 
-/* Both tables as one, for parsing. */
+/* All tables as one, for parsing: the design's, the command's, the job's. */
 static mal_option *all_options(mal_arena *a, size_t *count) {
-  *count = (size_t)(mal_design_option_count + mal_design_ask_option_count);
-  mal_option *all = MAL_ARRAY(a, mal_option, *count);
-  memcpy(all, mal_design_ask_options, (size_t)mal_design_ask_option_count * sizeof *all);
-  memcpy(all + mal_design_ask_option_count, mal_design_options, (size_t)mal_design_option_count * sizeof *all);
+  size_t asks = (size_t)mal_design_ask_option_count, own = (size_t)mal_design_option_count;
+  size_t jobs = (size_t)mal_job_option_count;
+  mal_option *all = MAL_ARRAY(a, mal_option, asks + own + jobs);
+  memcpy(all, mal_design_ask_options, asks * sizeof *all);
+  memcpy(all + asks, mal_design_options, own * sizeof *all);
+  memcpy(all + asks + own, mal_job_options, jobs * sizeof *all);
+  for (size_t i = asks + own; i < asks + own + jobs; i++) all[i].offset += offsetof(options, job);
+  *count = asks + own + jobs;
   return all;
 }
 
@@ -61,7 +67,7 @@ static mal_status write_ask(mal_arena *a, const options *o, const char *command,
 static mal_status check_cables(mal_page *page, options *o, const char *command, mal_error *e) {
   mal_arena *a = page->arena;
   mal_design *d = MAL_NEW(a, mal_design);
-  mal_found found;
+  mal_wiring found;
   mal_comparison c;
   if (!o->expected || !o->found)
     return mal_fail(e, MAL_BAD,
@@ -71,8 +77,8 @@ static mal_status check_cables(mal_page *page, options *o, const char *command, 
   if (s == MAL_OK) s = mal_design_make(a, &o->ask, d, e);
   if (s == MAL_OK && !d->has_fabric)
     s = mal_fail(e, MAL_BAD, _("%s: a single node has no fabric to check."), o->expected);
-  if (s == MAL_OK) s = mal_found_read(a, o->found, &found, e);
-  if (s == MAL_OK && o->names) s = mal_found_rename(a, o->names, &found, e);
+  if (s == MAL_OK) s = mal_wiring_read(a, o->found, &found, e);
+  if (s == MAL_OK && o->names) s = mal_wiring_rename(a, o->names, &found, e);
   if (s != MAL_OK) return s;
   mal_design_compare(a, d, &found, &c);
   if (o->json) {
@@ -103,19 +109,21 @@ static mal_status verdict(const mal_design *d) {
   return MAL_OK;
 }
 
-static mal_status run(mal_page *page, const options *o, const char *command, mal_error *e) {
+static mal_status run(mal_page *page, options *o, const char *model, const char *command, mal_error *e) {
   mal_arena *a = page->arena;
   mal_design *d = MAL_NEW(a, mal_design);
-  mal_status s = mal_design_make(a, &o->ask, d, e);
+  mal_target target;
+  mal_status s = model ? mal_design_target(a, model, &o->job, &o->ask, &target, e) : MAL_OK;
+  if (s == MAL_OK) s = mal_design_make(a, &o->ask, d, e);
   if (s == MAL_OK && o->prices) s = mal_design_price(a, d, o->prices, e);
   if (s == MAL_OK) s = write_files(a, d, o, command, e);
   if (s != MAL_OK) return s;
   if (o->json) {
-    json_t *root = mal_report_design_json(d, command);
+    json_t *root = mal_report_design_json(d, model ? &target : NULL, command);
     mal_page_put(page, "%s\n", mal_json_dump(a, root));
     json_decref(root);
   } else {
-    mal_report_design(page, d, command);
+    mal_report_design(page, d, model ? &target : NULL, command);
   }
   return verdict(d);
 }
@@ -130,6 +138,7 @@ int mal_cmd_design(int argc, char **argv) {
   mal_arena_init(&arena);
   mal_page_init(&page, &arena, mal_colour());
   mal_design_ask_default(&o.ask);
+  mal_job_default(&o.job);
   const mal_option *table = all_options(&arena, &count);
   const char *word[1] = {NULL};
   mal_status s = mal_options_parse(table, count, argc, argv, &o, word, 1, NULL, &e);
@@ -141,10 +150,8 @@ int mal_cmd_design(int argc, char **argv) {
   const char *command = mal_report_command(&arena, argc, argv);
   if (s == MAL_OK && o.help)
     mal_help_verb(&page, verb);
-  else if (s == MAL_OK && word[0] && !check)
-    s = mal_fail(&e, MAL_BAD, _("'%s' is nothing to design; give --nodes or --gpus, or check."), word[0]);
   else if (s == MAL_OK)
-    s = check ? check_cables(&page, &o, command, &e) : run(&page, &o, command, &e);
+    s = check ? check_cables(&page, &o, command, &e) : run(&page, &o, word[0], command, &e);
   int code = mal_cli_finish(verb, &page, s, &e);
   mal_arena_free(&arena);
   return code;

@@ -49,6 +49,7 @@ static const mal_section catalog_sections[] = {
 static const mal_section design_sections[] = {
     {N_("The cluster"), mal_design_ask_options, &mal_design_ask_option_count, false},
     {N_("Files"), mal_design_options, &mal_design_option_count, false},
+    {N_("The training target, after MODEL"), mal_job_options, &mal_job_option_count, false},
     {0},
 };
 static const mal_section check_sections[] = {
@@ -145,6 +146,8 @@ static const char *const machines_examples[] = {
 };
 
 static const char *const design_examples[] = {
+    N_("The fewest DGX H100 that train Llama-3-70B on 15T tokens in 60 days, and all around them"),
+    "malha design llama-3-70b --tokens 15T --deadline 60d --node dgx-h100",
     N_("1,016 GPUs as NVIDIA's reference architecture builds them, with every cable"),
     "malha design --gpus 1016 --node dgx-h100 --ufm --cabling cables.csv",
     N_("One server in an ordinary rack"),
@@ -263,8 +266,8 @@ const mal_verb mal_verbs[] = {
      catalog_sections, machines_examples},
     {"design", mal_cmd_design, N_("What must I buy, cable, power and cool?"),
      N_("a cluster: network, storage, racks, power, cooling, bill of materials"),
-     N_("[check] --nodes N|--gpus N --node NAME [OPTION...]"),
-     N_("Designs the cluster around so many nodes: switches and every cable, storage, racks and floor, power with its "
+     N_("[MODEL|check] --node NAME [OPTION...]"),
+     N_("Designs the cluster around so many nodes, or around the fewest that reach a training target: switches and every cable, storage, racks and floor, power with its "
         "failures, cooling, and the bill of materials with the rule of each count.\n\n"
         "--site names racks, power and room: a name of catalog/sites or a YAML file. What contradicts is said: an "
         "error "

@@ -11,8 +11,8 @@ static const double slow_below = 0.99;
 typedef struct slot { /* one end at a switch, of a found link */
   const char *device;
   int64_t port;
-  const mal_found_link *link;
-  const mal_found_end *peer;
+  const mal_wire *link;
+  const mal_wire_end *peer;
   bool used;
 } slot;
 
@@ -30,10 +30,10 @@ static int by_port(const void *x, const void *y) {
   return c ? c : p->port < q->port ? -1 : p->port > q->port;
 }
 
-static void index_found(comparer *c, const mal_found *f) {
+static void index_found(comparer *c, const mal_wiring *f) {
   c->slots = MAL_ARRAY(c->arena, slot, 2 * f->count + 1);
   for (int64_t i = 0; i < f->count; i++) {
-    const mal_found_link *l = &f->links[i];
+    const mal_wire *l = &f->links[i];
     c->slots[c->n_slots++] = (slot){l->a.device, l->a.port, l, &l->b, false};
     if (l->b.is_switch) c->slots[c->n_slots++] = (slot){l->b.device, l->b.port, l, &l->a, false};
   }
@@ -67,7 +67,7 @@ static void add(comparer *c, mal_cable_fault fault) {
   out->faults[out->count++] = fault;
 }
 
-static const char *end_words(mal_arena *a, const mal_found_end *e) {
+static const char *end_words(mal_arena *a, const mal_wire_end *e) {
   return e->is_switch ? mal_print(a, "%s port %lld", e->device, (long long)e->port)
                       : mal_print(a, "%s%s%s", e->device, *e->part ? " " : "", e->part);
 }
@@ -81,7 +81,7 @@ typedef struct expected_link {
   double bytes_per_s;
 } expected_link;
 
-static bool is_expected(const expected_link *x, const mal_found_end *peer) {
+static bool is_expected(const expected_link *x, const mal_wire_end *peer) {
   if (strcmp(peer->device, x->from) != 0) return false;
   if (peer->is_switch) return peer->port == x->link->from_port;
   return !x->part || !*peer->part || strcmp(peer->part, x->part) == 0;
@@ -194,7 +194,7 @@ static void find_extra(comparer *c) {
   }
 }
 
-void mal_design_compare(mal_arena *a, const mal_design *d, const mal_found *f, mal_comparison *out) {
+void mal_design_compare(mal_arena *a, const mal_design *d, const mal_wiring *f, mal_comparison *out) {
   comparer c = {.arena = a, .d = d, .out = out};
   *out = (mal_comparison){0};
   index_found(&c, f);

@@ -3,7 +3,7 @@
 #ifndef MAL_DESIGN_COMPARE_H
 #define MAL_DESIGN_COMPARE_H
 #include "design/design.h"
-#include "design/found.h"
+#include "design/wiring.h"
 
 typedef enum mal_fault_kind {
   MAL_CABLE_MISSING,
@@ -34,5 +34,5 @@ typedef struct mal_comparison {
 } mal_comparison;
 
 /* Compares the compute and the storage fabric of a design with what was found. */
-void mal_design_compare(mal_arena *a, const mal_design *d, const mal_found *f, mal_comparison *c);
+void mal_design_compare(mal_arena *a, const mal_design *d, const mal_wiring *f, mal_comparison *c);
 #endif

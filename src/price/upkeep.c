@@ -17,8 +17,7 @@ static double data_s(const mal_plan *plan) {
   return tokens * id_bytes / mal_host_copy_rate(&plan->machine) + plan->machine.gpu->cal.launch_s.value;
 }
 
-/* What is saved: every trained element that lowering placed, once, as weight, master and states. */
-static double checkpoint_bytes(const mal_program *p) {
+double mal_checkpoint_bytes(const mal_program *p) {
   const mal_plan *plan = p->plan;
   const mal_layout *l = &plan->layout;
   double trained = 0;
@@ -40,7 +39,7 @@ static double mttf_s(const mal_plan *plan) {
 mal_upkeep mal_upkeep_of(const mal_program *p) {
   const mal_plan *plan = p->plan;
   const mal_job *j = &plan->job;
-  double nodes = (double)plan->machine.nodes, bytes = checkpoint_bytes(p), mttf = mttf_s(plan);
+  double nodes = (double)plan->machine.nodes, bytes = mal_checkpoint_bytes(p), mttf = mttf_s(plan);
   mal_upkeep u = {
       .data_s = data_s(plan), .restart_s = restart_s, .in_step = j->tokens > 0 || j->checkpoint_interval_s > 0};
   u.stall_s = stall_least_s + bytes / (double)mal_machine_gpus(&plan->machine) / mal_host_copy_rate(&plan->machine);

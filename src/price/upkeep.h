@@ -20,6 +20,9 @@ typedef struct mal_upkeep {
 } mal_upkeep;
 mal_upkeep mal_upkeep_of(const mal_program *p);
 
+/* What a checkpoint holds: every trained element that lowering placed, once, as weight, master and states. */
+double mal_checkpoint_bytes(const mal_program *p);
+
 /* Adds data and stall to a step and its causes. */
 void mal_upkeep_add(const mal_upkeep *u, mal_step_time *step);
 #endif

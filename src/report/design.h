@@ -3,13 +3,15 @@
 #define MAL_REPORT_DESIGN_H
 #include "design/compare.h"
 #include "design/design.h"
+#include "design/target.h"
 #include "report/page.h"
 #include <jansson.h>
 
 enum { MAL_DESIGN_VERSION = 1 }; /* of docs/schema/design.json */
 
-void mal_report_design(mal_page *p, const mal_design *d, const char *command);
-json_t *mal_report_design_json(const mal_design *d, const char *command);
+/* target: NULL when no model was given. */
+void mal_report_design(mal_page *p, const mal_design *d, const mal_target *target, const char *command);
+json_t *mal_report_design_json(const mal_design *d, const mal_target *target, const char *command);
 /* One self-contained page. */
 char *mal_report_design_html(mal_arena *a, const mal_design *d, const char *command);
 /* Values in use that nobody verified: "chassis.ru"; at most max are named, the count of all is returned. */

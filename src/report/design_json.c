@@ -180,11 +180,24 @@ static json_t *findings_json(const mal_design *d) {
   return all;
 }
 
-json_t *mal_report_design_json(const mal_design *d, const char *command) {
+static json_t *target_json(const mal_target *t) {
+  json_t *o = json_object();
+  put_text(o, "model", t->model);
+  put_text(o, "machine", t->machine);
+  put_text(o, "layout", t->layout);
+  put_real(o, "tokens_per_s", t->estimate.tokens_per_s);
+  put_real(o, "time_to_target_s", t->estimate.tokens_to_target > 0 ? t->estimate.time_to_target_s : NAN);
+  put_real(o, "goodput", t->estimate.goodput);
+  put_real(o, "checkpoint_bytes", t->checkpoint_bytes);
+  return o;
+}
+
+json_t *mal_report_design_json(const mal_design *d, const mal_target *target, const char *command) {
   json_t *o = json_object(), *nodes = json_object();
   put_int(o, "version", MAL_DESIGN_VERSION);
   put_text(o, "command", command);
   put(o, "ask", mal_options_json(mal_design_ask_options, mal_design_ask_option_count, &d->ask));
+  put(o, "target", target ? target_json(target) : json_null());
   put_text(nodes, "node", d->machine.node->name);
   put_int(nodes, "count", d->nodes);
   put_int(nodes, "spare", d->spares);

@@ -262,9 +262,20 @@ int mal_design_unverified(mal_arena *a, const mal_design *d, const char **names,
   return u.n;
 }
 
-void mal_report_design(mal_page *p, const mal_design *d, const char *command) {
+static void put_target(mal_page *p, const mal_target *t) {
+  const mal_estimate *e = &t->estimate;
+  mal_page_field(p, LABEL, _("training"), _("%s on %s with %s: %s tokens/s%s; a checkpoint is %s"), t->model,
+                 t->machine, mal_spaced(p->arena, t->layout), mal_show_int((int64_t)e->tokens_per_s),
+                 e->tokens_to_target > 0 ? mal_print(p->arena, _(", the target in %s at a goodput of %.1f %%"),
+                                                     mal_show_time(e->time_to_target_s), 100 * e->goodput)
+                                         : "",
+                 mal_show_bytes(t->checkpoint_bytes));
+}
+
+void mal_report_design(mal_page *p, const mal_design *d, const mal_target *target, const char *command) {
   mal_arena *a = p->arena;
   put_head(p, d);
+  if (target) put_target(p, target);
   if (d->has_fabric) {
     put_network(p, d);
     put_cables(p, d);

@@ -1,4 +1,4 @@
-#include "design/found.h"
+#include "design/wiring.h"
 #include "core/csv.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -15,15 +15,15 @@ static const struct {
 typedef struct reader {
   mal_arena *arena;
   const char *path;
-  mal_found *found;
+  mal_wiring *found;
   int64_t room;
   /* the device of the lines that follow */
   const char *name, *part;
   bool is_switch;
 } reader;
 
-static void add(reader *r, mal_found_link link) {
-  mal_found *f = r->found;
+static void add(reader *r, mal_wire link) {
+  mal_wiring *f = r->found;
   if (f->count == r->room) {
     int64_t more = 2 * r->room + 256;
     f->links = mal_grow(r->arena, f->links, (size_t)r->room, (size_t)more, sizeof *f->links);
@@ -105,7 +105,7 @@ static mal_status port_line(reader *r, const char *from, const char *end, int li
   description = open ? quoted(r->arena, open, end, NULL) : NULL;
   if (!description) return bad_line(r, line, _("a port without the description of its peer"), e);
   if (!r->is_switch) return MAL_OK;
-  mal_found_link link = {{r->name, "", port, true}, {NULL, NULL, peer_port, guid[0] == 'S'}, speed_of(open, end), line};
+  mal_wire link = {{r->name, "", port, true}, {NULL, NULL, peer_port, guid[0] == 'S'}, speed_of(open, end), line};
   set_names(r->arena, description, link.b.is_switch, &link.b.device, &link.b.part);
   int order = strcmp(link.a.device, link.b.device);
   if (link.b.is_switch && (order > 0 || (order == 0 && port > peer_port))) return MAL_OK;
@@ -148,11 +148,11 @@ static void lldp_interface(reader *r, const char *host, const char *name, const 
   if (!value) value = json_string_value(json_object_get(port, "descr"));
   if (!device || !value || last_number(value) < 0) return;
   bool from_switch = last_number(name) >= 0 && strncmp(name, "swp", 3) == 0;
-  mal_found_end peer = {mal_copy(r->arena, device), "", last_number(value), true};
-  mal_found_end own = {mal_copy(r->arena, host), from_switch ? "" : mal_copy(r->arena, name),
-                       from_switch ? last_number(name) : 1, from_switch};
+  mal_wire_end peer = {mal_copy(r->arena, device), "", last_number(value), true};
+  mal_wire_end own = {mal_copy(r->arena, host), from_switch ? "" : mal_copy(r->arena, name),
+                      from_switch ? last_number(name) : 1, from_switch};
   if (from_switch && strcmp(own.device, peer.device) > 0) return; /* the peer tells of it too */
-  add(r, (mal_found_link){from_switch ? own : peer, from_switch ? peer : own, 0, 0});
+  add(r, (mal_wire){from_switch ? own : peer, from_switch ? peer : own, 0, 0});
 }
 
 static void lldp_host(reader *r, const char *host, const json_t *lldp) {
@@ -184,9 +184,9 @@ static mal_status parse_lldp(reader *r, const char *text, size_t length, mal_err
   return s;
 }
 
-mal_status mal_found_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_found *f,
-                           mal_error *e) {
-  *f = (mal_found){0};
+mal_status mal_wiring_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_wiring *f,
+                            mal_error *e) {
+  *f = (mal_wiring){0};
   reader r = {.arena = a, .path = path, .found = f};
   size_t bad;
   if (!mal_utf8_valid(text, length, &bad))
@@ -198,11 +198,11 @@ mal_status mal_found_parse(mal_arena *a, const char *path, const char *text, siz
   return parse_ib(&r, text, length, e);
 }
 
-mal_status mal_found_read(mal_arena *a, const char *path, mal_found *f, mal_error *e) {
+mal_status mal_wiring_read(mal_arena *a, const char *path, mal_wiring *f, mal_error *e) {
   char *text;
   size_t length;
-  mal_status s = mal_file_read(a, path, MAL_FOUND_LIMIT_BYTES, &text, &length, e);
-  return s == MAL_OK ? mal_found_parse(a, path, text, length, f, e) : s;
+  mal_status s = mal_file_read(a, path, MAL_WIRING_LIMIT_BYTES, &text, &length, e);
+  return s == MAL_OK ? mal_wiring_parse(a, path, text, length, f, e) : s;
 }
 
 /* --- names ----------------------------------------------------------------------------------------------------------- */
@@ -215,7 +215,7 @@ static int by_found(const void *x, const void *y) {
   return strcmp(((const rename_pair *)x)->found, ((const rename_pair *)y)->found);
 }
 
-mal_status mal_found_rename(mal_arena *a, const char *path, mal_found *f, mal_error *e) {
+mal_status mal_wiring_rename(mal_arena *a, const char *path, mal_wiring *f, mal_error *e) {
   mal_csv csv;
   mal_status s = mal_csv_read(a, path, &csv, e);
   if (s != MAL_OK) return s;
@@ -226,7 +226,7 @@ mal_status mal_found_rename(mal_arena *a, const char *path, mal_found *f, mal_er
   for (int i = 0; i < csv.rows; i++) pairs[i] = (rename_pair){mal_csv_cell(&csv, i, from), mal_csv_cell(&csv, i, to)};
   qsort(pairs, (size_t)csv.rows, sizeof *pairs, by_found);
   for (int64_t i = 0; i < 2 * f->count; i++) {
-    mal_found_end *end = i % 2 ? &f->links[i / 2].b : &f->links[i / 2].a;
+    mal_wire_end *end = i % 2 ? &f->links[i / 2].b : &f->links[i / 2].a;
     const rename_pair *p = bsearch(&(rename_pair){end->device, NULL}, pairs, (size_t)csv.rows, sizeof *pairs, by_found);
     if (p) end->device = p->expected;
   }
