@@ -15,8 +15,10 @@ typedef struct trial {
 static mal_status best_on(mal_arena *a, const trial *k, int64_t nodes, mal_search_result *out, mal_error *e) {
   mal_plan *plan = MAL_NEW(a, mal_plan);
   mal_search_options o = {.keep = 1};
+  mal_layout layout;
+  mal_layout_default(&layout);
   const char *machine = mal_print(a, "%lldx%s", (long long)nodes, k->node);
-  mal_status s = mal_plan_open(a, k->model, machine, "", k->job, plan, e);
+  mal_status s = mal_plan_open(a, k->model, machine, "", k->job, &layout, plan, e);
   return s == MAL_OK ? mal_search(a, plan, &o, out, e) : s;
 }
 
