@@ -146,9 +146,9 @@ static const char *const machines_examples[] = {
 };
 
 static const char *const design_examples[] = {
-    N_("The fewest DGX H100 that train Llama-3-70B on 15T tokens in 60 days, and all around them"),
+    N_("The fewest DGX H100 that train Llama-3-70B on 15T tokens in 60 days"),
     "malha design llama-3-70b --tokens 15T --deadline 60d --node dgx-h100",
-    N_("1,016 GPUs as NVIDIA's reference architecture builds them, with every cable"),
+    N_("1,016 GPUs as the reference architecture builds them, with every cable"),
     "malha design --gpus 1016 --node dgx-h100 --ufm --cabling cables.csv",
     N_("One server in an ordinary rack"),
     "malha design --single-node --node dgx-h100 --site ordinary-rack",
