@@ -631,13 +631,16 @@ static void speed_event(mal_sim *s, mal_sim_actor *a, bool on) {
 }
 
 static void handle(mal_sim *s, const mal_sim_event *e) {
-  mal_sim_actor *a = e->actor >= 0 ? &s->actors[e->actor] : NULL;
-  if (a && a->state == MAL_AT_DEAD) return;
+  if (e->what == MAL_EV_FLOW) {
+    mal_sim_start_flow(s, e->with);
+    return;
+  }
+  mal_sim_actor *a = &s->actors[e->actor];
+  if (a->state == MAL_AT_DEAD) return;
   switch (e->what) {
   case MAL_EV_SEGMENT: segment_event(s, a, e->with); break;
   case MAL_EV_OP: op_event(s, a, e->with); break;
   case MAL_EV_DP: mal_sim_job_step(s, a); break;
-  case MAL_EV_FLOW: mal_sim_start_flow(s, e->with); break;
   case MAL_EV_SPEED: speed_event(s, a, e->with != 0); break;
   case MAL_EV_DIE:
     if (a->state != MAL_AT_END) a->state = MAL_AT_DEAD;

@@ -287,12 +287,11 @@ static void settle_colours(maker *m) {
   uint64_t *nics = MAL_ARRAY(&scratch, uint64_t, m->plan->machine.nodes * m->node_nics);
   m->colour = MAL_ARRAY(w->arena, uint64_t, w->teams);
   first_colours(m);
-  int64_t before = distinct(m->colour, w->teams, next), after = before;
-  if (w->all_ranks) before = w->teams;
-  while (!w->all_ranks) {
+  int64_t before = w->all_ranks ? w->teams : distinct(m->colour, w->teams, next);
+  while (before < w->teams) {
     refine(m, next, sum, nics);
-    after = distinct(m->colour, w->teams, next);
-    if (after == before || after == w->teams) break;
+    int64_t after = distinct(m->colour, w->teams, next);
+    if (after == before) break;
     before = after;
   }
   mal_arena_free(&scratch);
