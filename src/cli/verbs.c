@@ -267,7 +267,8 @@ const mal_verb mal_verbs[] = {
     {"design", mal_cmd_design, N_("What must I buy, cable, power and cool?"),
      N_("a cluster: network, storage, racks, power, cooling, bill of materials"),
      N_("[MODEL|check] --node NAME [OPTION...]"),
-     N_("Designs the cluster around so many nodes, or around the fewest that reach a training target: switches and every cable, storage, racks and floor, power with its "
+     N_("Designs the cluster around so many nodes, or around the fewest that reach a training target: switches and "
+        "every cable, storage, racks and floor, power with its "
         "failures, cooling, and the bill of materials with the rule of each count.\n\n"
         "--site names racks, power and room: a name of catalog/sites or a YAML file. What contradicts is said: an "
         "error "
