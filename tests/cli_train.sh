@@ -61,6 +61,8 @@ refused() {
 {
   refused 2 '--data' $model --seq 32
   refused 2 'experts' layers=2,hidden=32,heads=4,vocab=256,gated=1,experts=4 $small --steps 1
+  printf '{"model_type":"llama","hidden_size":32,"num_hidden_layers":2,"num_attention_heads":4,"intermediate_size":64,"vocab_size":256,"rope_scaling":{"rope_type":"llama3","factor":8}}' >"$work/stretched.json"
+  refused 2 'rope_scaling' "$work/stretched.json" $small --steps 1
   refused 2 'precision' $model $small --precision bf16 --layout dp=1 --steps 1
   refused 2 'ZeRO' $model $small --layout dp=2,zero=3 --steps 1
   refused 2 'nowhere' $model --data nowhere.txt --seq 32 --steps 1

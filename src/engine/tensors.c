@@ -162,6 +162,7 @@ static mal_status check_kind(const mal_plan *plan, const mal_layer_kind *k, mal_
   if (k->alibi) return no(e, _("linear position biases (ALiBi)"), other);
   if (k->clamped) return no(e, _("clamped activations"), other);
   if (k->rope_scaled) return no(e, _("scaled rotary positions (YaRN)"), other);
+  if (k->rope_stretched) return no(e, _("rotary angles changed by rope_scaling"), other);
   if (k->rope_dim && !strcmp(plan->model.family, "gptj"))
     return no(e, _("rotary positions of neighbouring pairs (GPT-J)"), other);
   for (int i = 0; i < k->n_weights; i++)

@@ -141,6 +141,14 @@ void mal_read_norm(mal_reader *r, mal_layer_kind *k, mal_norm norm, const char *
   r->m->norm_eps = mal_key_real(r, key, 1, otherwise);
 }
 
+/* rope_scaling names a rule other than the default one. */
+static bool is_rope_stretched(const mal_reader *r) {
+  const json_t *rule = json_object_get(r->object, "rope_scaling");
+  const char *type = json_string_value(json_object_get(rule, "rope_type"));
+  if (!type) type = json_string_value(json_object_get(rule, "type"));
+  return json_is_object(rule) && !(type && strcmp(type, "default") == 0);
+}
+
 mal_layer_kind mal_read_basics(mal_reader *r, const mal_basics *d) {
   mal_model *m = r->m;
   m->vocab = mal_width(r, "vocab_size", d->vocab);
@@ -156,6 +164,7 @@ mal_layer_kind mal_read_basics(mal_reader *r, const mal_basics *d) {
   k.head_dim = mal_width(r, "head_dim", mal_is_null(r, "head_dim") ? 0 : d->head_dim);
   if (!k.head_dim) k.head_dim = mal_even_head_dim(r, "num_attention_heads", k.heads);
   k.v_head_dim = k.rope_dim = k.head_dim;
+  k.rope_stretched = is_rope_stretched(r);
   k.activation = mal_key_activation(r, "hidden_act", d->activation);
   return k;
 }

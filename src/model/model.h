@@ -91,6 +91,7 @@ typedef struct mal_layer_kind {
   bool softcap;        /* tanh cap on attention scores (gemma2) */
   bool alibi;          /* linear position biases on attention scores (BLOOM, MPT) */
   bool rope_scaled;    /* sine and cosine times a factor (YaRN) */
+  bool rope_stretched; /* rotary angles changed for longer sequences (rope_scaling: linear, dynamic, llama3, ...) */
   double rope_theta;   /* base of the rotary angles; 0 without rotation */
   mal_weight *weights;
   int n_weights;
