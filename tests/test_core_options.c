@@ -65,6 +65,8 @@ static void test_every_form(void **state) {
   assert_int_equal(s.precision, 2);
   assert_ok(PARSE("--precision", "fp16mixed"), e); /* a choice is known without its dashes */
   assert_int_equal(s.precision, 2);
+  assert_fails(MAL_BAD, PARSE("--precision", "-fp16mixed"), e, "--precision", "-fp16mixed");
+  assert_fails(MAL_BAD, PARSE("--precision", "fp16mixed_"), e, "--precision", "fp16mixed_");
   assert_ok(PARSE("--verbose", "--verbose=no"), e);
   assert_false(s.verbose);
   assert_ok(mal_options_parse(table, COUNT, 1, (char *[]){(char *)"malha"}, &s, NULL, 0, NULL, &e), e);

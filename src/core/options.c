@@ -52,11 +52,14 @@ static mal_status set_flag(const char *what, const char *value, bool *into, mal_
   return mal_fail(e, MAL_BAD, _("%s: '%.60s' is neither true nor false."), what, value);
 }
 
-/* Without their dashes the same: "adamw8bit" is "adamw-8bit". */
+static bool is_dash(char c) { return c == '-' || c == '_'; }
+
+/* Without the dashes inside them the same: "adamw8bit" is "adamw-8bit", but "-1" is not "1". */
 static bool same_letters(const char *a, const char *b) {
+  if (is_dash(*b) || (*b && is_dash(b[strlen(b) - 1]))) return false;
   for (;; a++, b++) {
-    while (*a == '-' || *a == '_') a++;
-    while (*b == '-' || *b == '_') b++;
+    while (is_dash(*a)) a++;
+    while (is_dash(*b)) b++;
     if (*a != *b) return false;
     if (!*a) return true;
   }
