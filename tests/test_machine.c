@@ -238,11 +238,49 @@ static void test_bad_machine_files(void **state) {
       "lab.yaml:2", "nic");
   assert_fails(
       MAL_BAD,
-      parse("node: {base: dgx-h100}\ngpu: {calibration: {nic: {value: 0, lo: 1, hi: 0, prior: 0, source: s}}}\n"), e,
-      "nic", "swap");
+      parse("node: {base: dgx-h100}\ngpu: {calibration: {nic: {value: 0.5, lo: 1, hi: 0.5, prior: 1, source: s}}}\n"),
+      e, "nic", "swap");
   assert_fails(MAL_BAD, parse("node: {gpu: h100-sxm}\n"), e, "lab.yaml", "missing");
   assert_fails(MAL_BAD, parse("fabric: {oversubscription: {value: 0.5, source: s}}\nnode: {base: dgx-h100}\n"), e,
                "oversubscription", "between 1");
+}
+
+static mal_status parse_gpu(const char *field) {
+  return parse(mal_print(&a, "node: {base: dgx-h100}\ngpu:\n  base: h100-sxm\n  %s\n", field));
+}
+
+static void test_numbers_are_read_whole(void **state) {
+  (void)state;
+  static const char *const bad_counts[] = {"1e30", "2.9", "4x", "010", "1_000", "0x10", "''", "4 k"};
+  for (size_t i = 0; i < sizeof bad_counts / sizeof *bad_counts; i++)
+    assert_fails(MAL_BAD, parse(mal_print(&a, "nodes: %s\nnode: {base: dgx-h100}\n", bad_counts[i])), e, "lab.yaml:1",
+                 "nodes");
+  assert_ok(parse("nodes: 16\nnode: {base: dgx-h100}\n"), e);
+  assert_int_equal(m.nodes, 16);
+  static const char *const bad_values[] = {"1_000", "80GB", "8e", "0x10", "''", "~"};
+  for (size_t i = 0; i < sizeof bad_values / sizeof *bad_values; i++)
+    assert_fails(MAL_BAD, parse_gpu(mal_print(&a, "memory_bytes: {value: %s, source: s}", bad_values[i])), e,
+                 "lab.yaml:4", "memory_bytes");
+  assert_ok(parse_gpu("memory_bytes: {value: 8.5e10, source: s}"), e);
+  assert_true(m.gpu->memory_bytes.value == 8.5e10);
+  assert_fails(MAL_BAD, parse_gpu("calibration: {nic: {value: 0.5x, lo: 0.4, hi: 1, prior: 0.5, source: s}}"), e,
+               "lab.yaml:4", "nic", "0.5x");
+}
+
+/* What is divided by, or cast to a whole number, lies where that can be done. */
+static void test_hardware_is_bounded(void **state) {
+  (void)state;
+  static const char *const above_zero[] = {
+      "memory_bytes", "memory_bytes_per_s", "pcie_bytes_per_s", "fp32_flops", "fp16_flops", "sms", "tdp_w"};
+  for (size_t i = 0; i < sizeof above_zero / sizeof *above_zero; i++)
+    assert_fails(MAL_BAD, parse_gpu(mal_print(&a, "%s: {value: 0, source: s}", above_zero[i])), e, "lab.yaml:4",
+                 above_zero[i], "between");
+  static const char *const any[] = {"memory_bytes", "bf16_flops", "l2_bytes", "nvlink_bytes_per_s"};
+  for (size_t i = 0; i < sizeof any / sizeof *any; i++)
+    assert_fails(MAL_BAD, parse_gpu(mal_print(&a, "%s: {value: 1e30, source: s}", any[i])), e, "lab.yaml:4", any[i],
+                 "between");
+  assert_fails(MAL_BAD, parse_gpu("calibration: {pcie: {value: 0, lo: 0, hi: 1, prior: 0.5, source: s}}"), e,
+               "lab.yaml:4", "pcie", "between");
 }
 
 static char catalogue[] = "/tmp/malha-test-XXXXXX";
@@ -292,6 +330,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_inherited_constants_say_so, setup, teardown),
       cmocka_unit_test_setup_teardown(test_machine_file, setup, teardown),
       cmocka_unit_test_setup_teardown(test_bad_machine_files, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_numbers_are_read_whole, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_hardware_is_bounded, setup, teardown),
       cmocka_unit_test_setup_teardown(test_bases_that_circle, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,19 +1,38 @@
 #include "machine/fields.h"
 #include "core/file.h"
+#include "core/units.h"
 #include "machine/machine.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LARGEST_NUMBER 1e30 /* no quantity of hardware comes near */
-enum { TEXT_MAX = 4096 };
+#define LARGEST_NUMBER 1e18 /* no quantity of hardware comes near, and an int64_t still holds it */
+enum { TEXT_MAX = 4096, NUMBER_MAX = 64 };
+
+/* Numbers as they are written: libcyaml takes "2.9" for 2 and "010" for 8, so it hands over their text. */
+typedef struct written_value {
+  char *value, *source;
+  bool *verified;
+} written_value;
+
+typedef struct written_fitted {
+  char *value, *lo, *hi, *prior, *source;
+} written_fitted;
+
+static const cyaml_schema_field_t value_fields[] = {
+    CYAML_FIELD_STRING_PTR("value", CYAML_FLAG_POINTER, written_value, value, 0, NUMBER_MAX),
+    CYAML_FIELD_STRING_PTR("source", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, written_value, source, 0,
+                           CYAML_UNLIMITED),
+    CYAML_FIELD_BOOL_PTR("verified", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, written_value, verified),
+    CYAML_FIELD_END,
+};
 
 static const cyaml_schema_field_t fitted_fields[] = {
-    CYAML_FIELD_FLOAT("value", CYAML_FLAG_DEFAULT, mal_fitted, value),
-    CYAML_FIELD_FLOAT("lo", CYAML_FLAG_DEFAULT, mal_fitted, lo),
-    CYAML_FIELD_FLOAT("hi", CYAML_FLAG_DEFAULT, mal_fitted, hi),
-    CYAML_FIELD_FLOAT("prior", CYAML_FLAG_DEFAULT, mal_fitted, prior),
-    CYAML_FIELD_STRING_PTR("source", CYAML_FLAG_POINTER, mal_fitted, source, 1, TEXT_MAX),
+    CYAML_FIELD_STRING_PTR("value", CYAML_FLAG_POINTER, written_fitted, value, 0, NUMBER_MAX),
+    CYAML_FIELD_STRING_PTR("lo", CYAML_FLAG_POINTER, written_fitted, lo, 0, NUMBER_MAX),
+    CYAML_FIELD_STRING_PTR("hi", CYAML_FLAG_POINTER, written_fitted, hi, 0, NUMBER_MAX),
+    CYAML_FIELD_STRING_PTR("prior", CYAML_FLAG_POINTER, written_fitted, prior, 0, NUMBER_MAX),
+    CYAML_FIELD_STRING_PTR("source", CYAML_FLAG_POINTER, written_fitted, source, 1, TEXT_MAX),
     CYAML_FIELD_END,
 };
 
@@ -42,21 +61,19 @@ static cyaml_schema_value_t schema_value(mal_arena *a, const mal_field *field) {
     break;
   case MAL_FIELD_INT:
   case MAL_FIELD_SMALL:
-    v.type = CYAML_INT;
-    v.data_size = sizeof(int64_t);
-    break;
   case MAL_FIELD_NUMBER:
-    v.type = CYAML_FLOAT;
-    v.data_size = sizeof(double);
+    v.type = CYAML_STRING;
+    v.data_size = sizeof(char);
+    v.string.max = NUMBER_MAX;
     break;
   case MAL_FIELD_VALUE:
     v.type = CYAML_MAPPING;
-    v.data_size = sizeof(mal_value);
-    v.mapping.fields = mal_value_fields;
+    v.data_size = sizeof(written_value);
+    v.mapping.fields = value_fields;
     break;
   case MAL_FIELD_FITTED:
     v.type = CYAML_MAPPING;
-    v.data_size = sizeof(mal_fitted);
+    v.data_size = sizeof(written_fitted);
     v.mapping.fields = fitted_fields;
     break;
   case MAL_FIELD_SECTION:
@@ -159,37 +176,64 @@ static mal_status check_number(const mal_fields *f, const mal_field *field, doub
   return MAL_OK;
 }
 
+static mal_status read_number(const mal_fields *f, const mal_field *field, const char *text, double *value,
+                              mal_error *e) {
+  if (mal_parse_number(text, field->key, value, e) != MAL_OK)
+    return mal_fail_in(e, "%s:%d", f->path, line_of_key(f, field->key));
+  return check_number(f, field, *value, e);
+}
+
+static mal_status read_whole(const mal_fields *f, const mal_field *field, const char *text, int64_t *value,
+                             mal_error *e) {
+  double x;
+  size_t digits = strspn(text, "0123456789");
+  if (text[0] == '0' && digits > 1)
+    return mal_fail(e, MAL_BAD, _("%s:%d: %s is '%s'; write it without the 0 before it."), f->path,
+                    line_of_key(f, field->key), field->key, text);
+  mal_status s = read_number(f, field, text, &x, e);
+  if (s != MAL_OK) return s;
+  if (x != floor(x))
+    return mal_fail(e, MAL_BAD, _("%s:%d: %s is '%s'; it must be a whole number."), f->path, line_of_key(f, field->key),
+                    field->key, text);
+  *value = (int64_t)x;
+  return MAL_OK;
+}
+
 static mal_status check_source(const mal_fields *f, const mal_field *field, const char *source, mal_error *e) {
   if (source && source[strspn(source, " \t\n")]) return MAL_OK;
   return mal_fail(e, MAL_BAD, _("%s:%d: %s has no source; write where its value was read."), f->path,
                   line_of_key(f, field->key), field->key);
 }
 
-static mal_status merge_value(mal_arena *a, const mal_fields *f, const mal_field *field, const mal_value *from,
+static mal_status merge_value(mal_arena *a, const mal_fields *f, const mal_field *field, const written_value *from,
                               mal_value *to, mal_error *e) {
-  mal_status s = check_number(f, field, from->value, e);
+  double value;
+  mal_status s = read_number(f, field, from->value, &value, e);
   if (s == MAL_OK) s = check_source(f, field, from->source, e);
   if (s != MAL_OK) return s;
-  to->value = from->value;
+  to->value = value;
   to->source = mal_copy(a, from->source);
   to->verified = NULL;
   if (from->verified && !*from->verified) to->verified = MAL_NEW(a, bool);
   return MAL_OK;
 }
 
-static mal_status merge_fitted(mal_arena *a, const mal_fields *f, const mal_field *field, const mal_fitted *from,
+static mal_status merge_fitted(mal_arena *a, const mal_fields *f, const mal_field *field, const written_fitted *from,
                                mal_fitted *to, mal_error *e) {
-  const double all[] = {from->lo, from->hi, from->prior, from->value};
+  const char *const texts[] = {from->lo, from->hi, from->prior, from->value};
+  mal_field bound = *field; /* a bound may be 0 where the value may not */
+  double all[4];
   mal_status s = check_source(f, field, from->source, e);
-  for (int i = 0; i < 4 && s == MAL_OK; i++) s = check_number(f, field, all[i], e);
+  bound.lo = 0;
+  for (int i = 0; i < 4 && s == MAL_OK; i++) s = read_number(f, i < 3 ? &bound : field, texts[i], &all[i], e);
   if (s != MAL_OK) return s;
-  if (from->lo > from->hi)
+  double lo = all[0], hi = all[1];
+  if (lo > hi)
     return mal_fail(e, MAL_BAD, _("%s:%d: %s has lo %g above hi %g; swap them."), f->path, line_of_key(f, field->key),
-                    field->key, from->lo, from->hi);
+                    field->key, lo, hi);
   for (int i = 2; i < 4; i++)
-    if (all[i] < from->lo || all[i] > from->hi) return out_of_bounds(f, field, all[i], from->lo, from->hi, e);
-  *to = *from;
-  to->source = mal_copy(a, from->source);
+    if (all[i] < lo || all[i] > hi) return out_of_bounds(f, field, all[i], lo, hi, e);
+  *to = (mal_fitted){.value = all[3], .lo = lo, .hi = hi, .prior = all[2], .source = mal_copy(a, from->source)};
   return MAL_OK;
 }
 
@@ -210,20 +254,17 @@ static mal_status merge_choice(const mal_fields *f, const mal_field *field, cons
 static mal_status merge_one(mal_arena *a, const mal_fields *f, const mal_field *field, const void *from, char *whole,
                             mal_error *e) {
   void *to = whole + field->offset;
+  int64_t whole_number;
   mal_status s;
   switch (field->kind) {
   case MAL_FIELD_BASE: return MAL_OK;
   case MAL_FIELD_TEXT: *(char **)to = mal_copy(a, from); return MAL_OK;
   case MAL_FIELD_BOOL: *(bool *)to = *(const bool *)from; return MAL_OK;
-  case MAL_FIELD_INT:
+  case MAL_FIELD_INT: return read_whole(f, field, from, to, e);
   case MAL_FIELD_SMALL:
-    if ((s = check_number(f, field, (double)*(const int64_t *)from, e)) != MAL_OK) return s;
-    if (field->kind == MAL_FIELD_INT)
-      *(int64_t *)to = *(const int64_t *)from;
-    else
-      *(int *)to = (int)*(const int64_t *)from;
-    return MAL_OK;
-  case MAL_FIELD_NUMBER: *(double *)to = *(const double *)from; return check_number(f, field, *(const double *)from, e);
+    if ((s = read_whole(f, field, from, &whole_number, e)) == MAL_OK) *(int *)to = (int)whole_number;
+    return s;
+  case MAL_FIELD_NUMBER: return read_number(f, field, from, to, e);
   case MAL_FIELD_CHOICE: return merge_choice(f, field, from, to, e);
   case MAL_FIELD_VALUE: return merge_value(a, f, field, from, to, e);
   case MAL_FIELD_FITTED: return merge_fitted(a, f, field, from, to, e);

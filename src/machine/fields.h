@@ -14,7 +14,7 @@
 typedef enum mal_field_kind {
   MAL_FIELD_TEXT,    /* char * */
   MAL_FIELD_BOOL,    /* bool */
-  MAL_FIELD_INT,     /* int64_t; decimal digits in the file */
+  MAL_FIELD_INT,     /* int64_t; a whole decimal number in the file */
   MAL_FIELD_NUMBER,  /* double */
   MAL_FIELD_SMALL,   /* int */
   MAL_FIELD_CHOICE,  /* int: index into choices */
@@ -28,7 +28,7 @@ typedef struct mal_field {
   const char *key; /* NULL ends the table */
   mal_field_kind kind;
   size_t offset;
-  double lo, hi;                   /* bounds of a number; both 0: 0 .. 1e30 */
+  double lo, hi;                   /* bounds of a number; both 0: 0 .. 1e18 */
   const char *const *choices;      /* CHOICE, NULL-terminated */
   const struct mal_field *section; /* SECTION */
   bool required;                   /* present in the file or in one of its bases */

@@ -3,12 +3,24 @@
 #include "core/file.h"
 #include <string.h>
 
+/* Bounds that no hardware comes near: they keep out slips of the pen, and quotients and sums finite. */
+#define MOST_BYTES  1e15 /* of one GPU or node */
+#define MOST_RATE   1e18 /* bytes/s, FLOP/s */
+#define LEAST_SHARE 1e-3
+
 #define VALUE(name, member)                                                                                            \
   { .key = name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, member) }
-#define NEEDED(name, member)                                                                                           \
-  { .key = name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, member), .required = true }
+#define NEEDED(name, member, least, most)                                                                              \
+  { .key = name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, member), .lo = least, .hi = most, .required = true }
+#define BYTES(name, member)                                                                                            \
+  { .key = name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, member), .lo = 0, .hi = MOST_BYTES }
 #define TEXT(name, member, need)                                                                                       \
   { .key = name, .kind = MAL_FIELD_TEXT, .offset = offsetof(OF, member), .required = need }
+#define FITTED_ABOVE(name, member, least, most)                                                                        \
+  {                                                                                                                    \
+    .key = name, .kind = MAL_FIELD_FITTED, .offset = offsetof(OF, cal.member), .lo = least, .hi = most,                \
+    .required = true                                                                                                   \
+  }
 #define FITTED(name, member, most)                                                                                     \
   { .key = name, .kind = MAL_FIELD_FITTED, .offset = offsetof(OF, cal.member), .lo = 0, .hi = most, .required = true }
 #define BASE                                                                                                           \
@@ -26,12 +38,12 @@ static const mal_field calibration_table[] = {
     FITTED("attention_flash1", attention[MAL_ATT_FLASH1], 1),
     FITTED("attention_flash2", attention[MAL_ATT_FLASH2], 1),
     FITTED("attention_cudnn", attention[MAL_ATT_CUDNN], 1),
-    FITTED("attention_backward", attention_backward, 4),
-    FITTED("memory", memory, 1),
+    FITTED_ABOVE("attention_backward", attention_backward, LEAST_SHARE, 4),
+    FITTED_ABOVE("memory", memory, LEAST_SHARE, 1),
     FITTED("nvlink", nvlink, 1),
     FITTED("nvls", nvls, 2),
-    FITTED("pcie", pcie, 1),
-    FITTED("nic", nic, 1),
+    FITTED_ABOVE("pcie", pcie, LEAST_SHARE, 1),
+    FITTED_ABOVE("nic", nic, LEAST_SHARE, 1),
     FITTED("launch_s", launch_s, 1e-2),
     FITTED("link_latency_s", link_latency_s, 1e-2),
     FITTED("net_latency_s", net_latency_s, 1e-2),
@@ -47,22 +59,22 @@ const mal_field mal_gpu_table[] = {
     TEXT("default_node", default_node, true),
     TEXT("pci_ids", pci_ids, false),
     TEXT("products", products, false),
-    NEEDED("fp32_flops", flops[MAL_F32]),
+    NEEDED("fp32_flops", flops[MAL_F32], 1, MOST_RATE),
     VALUE("tf32_flops", flops[MAL_TF32]),
-    NEEDED("bf16_flops", flops[MAL_BF16]),
-    NEEDED("fp16_flops", flops[MAL_F16]),
+    NEEDED("bf16_flops", flops[MAL_BF16], 0, MOST_RATE),
+    NEEDED("fp16_flops", flops[MAL_F16], 1, MOST_RATE),
     VALUE("fp8_flops", flops[MAL_F8]),
     VALUE("fp4_flops", flops[MAL_F4]),
     VALUE("int8_flops", flops[MAL_I8]),
-    NEEDED("memory_bytes", memory_bytes),
-    NEEDED("memory_bytes_per_s", memory_bytes_per_s),
-    VALUE("l2_bytes", l2_bytes),
-    NEEDED("sms", sms),
-    NEEDED("tdp_w", tdp_w),
+    NEEDED("memory_bytes", memory_bytes, 1, MOST_BYTES),
+    NEEDED("memory_bytes_per_s", memory_bytes_per_s, 1, MOST_RATE),
+    BYTES("l2_bytes", l2_bytes),
+    NEEDED("sms", sms, 1, 1e6),
+    NEEDED("tdp_w", tdp_w, 1, 1e6),
     VALUE("idle_w", idle_w),
     VALUE("nvlink_links", nvlink_links),
     VALUE("nvlink_bytes_per_s", nvlink_bytes_per_s),
-    NEEDED("pcie_bytes_per_s", pcie_bytes_per_s),
+    NEEDED("pcie_bytes_per_s", pcie_bytes_per_s, 1, MOST_RATE),
     {.key = "p2p", .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, p2p)},
     {.key = "transposes_fp8", .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, transposes_fp8)},
     VALUE("failures_per_node_day", failures_per_node_day),
@@ -83,13 +95,13 @@ const mal_field mal_node_table[] = {
     COUNT("nvlink_domain", nvlink_domain, 0, 65536),
     {.key = "nvlink_switch", .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, nvlink_switch)},
     VALUE("nvswitches", nvswitches),
-    NEEDED("nics", nics),
-    NEEDED("nic_bytes_per_s", nic_bytes_per_s),
-    NEEDED("cpu_sockets", cpu_sockets),
-    NEEDED("cpu_cores", cpu_cores),
-    VALUE("ram_bytes", ram_bytes),
+    NEEDED("nics", nics, 0, 1e6),
+    NEEDED("nic_bytes_per_s", nic_bytes_per_s, 0, MOST_RATE),
+    NEEDED("cpu_sockets", cpu_sockets, 1, 1e6),
+    NEEDED("cpu_cores", cpu_cores, 1, 1e6),
+    BYTES("ram_bytes", ram_bytes),
     VALUE("ram_bytes_per_s", ram_bytes_per_s),
-    NEEDED("host_speed", host_speed),
+    NEEDED("host_speed", host_speed, LEAST_SHARE, 1e3),
     VALUE("nvme_drives", nvme_drives),
     VALUE("nvme_bytes", nvme_bytes),
     VALUE("nvme_read_bytes_per_s", nvme_read_bytes_per_s),

@@ -128,11 +128,11 @@ mal_status mal_price(mal_arena *a, const mal_program *p, mal_estimate *out, mal_
   *out = (mal_estimate){0};
   mal_status status = mal_compose(a, p, NULL, &step, e);
   if (status != MAL_OK) return status;
-  if (!(step.step_s > 0) || !isfinite(step.step_s))
-    return mal_fail(e, MAL_FAULT, _("the step takes %g s: some number of %s is missing or not finite"), step.step_s,
-                    p->plan->machine.name);
   mal_upkeep upkeep = mal_upkeep_of(p);
   mal_upkeep_add(&upkeep, &step);
+  if (!(step.step_s > 0) || !isfinite(step.step_s) || !isfinite(upkeep.goodput))
+    return mal_fail(e, MAL_BAD, _("the step takes %g s: some number of %s is missing or not finite"), step.step_s,
+                    p->plan->machine.name);
   mal_price_memory(p, out);
   out->step_s = step.step_s;
   memcpy(out->time_s, step.time_s, sizeof out->time_s);
