@@ -40,7 +40,7 @@ static void test_file(void **state) {
   assert_int_equal(j.optimizer, MAL_ADAMW8BIT);
   assert_true(j.seq == 4096 && j.global_batch == 1000 && j.tokens == 15000000000000 && j.lora_rank == 32);
   assert_true(j.deadline_s == 30 * 86400.0 && j.budget_usd == 20000 && j.usd_per_kwh == 0.1 && j.pue == 1.1);
-  assert_string_equal(j.lora_targets, "attention");
+  assert_int_equal(j.lora_targets, MAL_LORA_ATTENTION);
 }
 
 static void test_bad_files(void **state) {
@@ -51,7 +51,8 @@ static void test_bad_files(void **state) {
   assert_fails(MAL_BAD, parse("seq: -1\n"), e, "job.yaml", "seq");
   assert_fails(MAL_BAD, parse("deadline: 30 W\n"), e, "job.yaml", "deadline");
   assert_fails(MAL_BAD, parse("pue: 0.5\n"), e, "job.yaml", "pue", "between 1");
-  assert_fails(MAL_BAD, parse("lora_targets: some\n"), e, "job.yaml", "lora-targets", "all or attention");
+  assert_fails(MAL_BAD, parse("lora_targets: some\n"), e, "job.yaml", "lora-targets", "all, attention");
+  assert_fails(MAL_BAD, parse("pue: 1.3\nlora_rank: 4000000000\n"), e, "job.yaml", "lora-rank", "width");
   assert_fails(MAL_BAD, parse("[1, 2]\n"), e, "job.yaml");
   assert_fails(MAL_BAD, mal_job_read(&a, "/no/such/job.yaml", &j, &e), e, "/no/such/job.yaml");
 }

@@ -66,7 +66,8 @@ static void round_trips(void **state) {
       {"llama-3-8b", "8xh100-sxm", "", "zero=3,recompute=full,recompute-layers=20",
        "{train: lora, lora-targets: attention}"},
       {"gpt3-175b", "16x8xa100-80-sxm", "megatron-2021", "tp=8,pp=8,vpp=2,recompute=selective,schedule=interleaved",
-       "{precision: fp16, gradients: fp32, master: none, deadline: 30d, budget: USD 2500000, pue: 1.17, usd-per-kwh: "
+       "{precision: fp16, gradients: fp32, master: none, tokens: 300B, deadline: 30d, budget: USD 2500000, pue: 1.17, "
+       "usd-per-kwh: "
        "0.1234567890123}"},
       {"layers=12,hidden=768,heads=12,ffn=3072,vocab=50257", "8xh100-sxm", "malha", "pp=2,first-stage-layers=5",
        "{seq: 1024}"},
@@ -112,6 +113,25 @@ static void layout_in_few_words(void **state) {
     assert_true(mal_layout_equal(&p.layout, &q.layout));
     assert_string_equal(text, all[i][4]);
   }
+}
+
+/* What was derived follows what somebody changes in the file. */
+static void follows_a_hand(void **state) {
+  room *r = *state;
+  mal_error e;
+  mal_plan p, q;
+  char *path = mal_print(&r->arena, "%s/hand.json", r->folder), *text;
+  make(r, "llama-3-8b", "2x8xh100-sxm", "", "tp=2,pp=1", "{global-batch: 64}", &p);
+  assert_int_equal(p.layout.dp, 8);
+  assert_ok(mal_plan_show(&r->arena, path, &p, &text, &e), e);
+  char *tp = strstr(text, "\"tp\": 2");
+  assert_non_null(tp);
+  tp[strlen("\"tp\": ")] = '4';
+  assert_ok(mal_file_write(path, text, strlen(text), &e), e);
+  assert_ok(mal_plan_read(&r->arena, path, &q, &e), e);
+  assert_int_equal(q.layout.tp, 4);
+  assert_int_equal(q.layout.dp, 4);
+  assert_int_equal(q.job.global_batch, 64);
 }
 
 /* A value that followed from others is not asked for again when the plan is: only what the user gave is. */
@@ -238,6 +258,7 @@ static void names_what_is_wrong(void **state) {
   REFUSED(mal_print(&r->arena, "%s\"job\": {\"usd-per-kwh\": -2}}", head), "p.json:2", "usd-per-kwh", "negative");
   REFUSED(mal_print(&r->arena, "%s\"job\": {\"lora-targets\": \"none\"}}", head), "p.json:2", "lora-targets");
   REFUSED(mal_print(&r->arena, "%s\"job\": {\"pue\": 0.5}}", head), "p.json:2", "pue");
+  REFUSED(mal_print(&r->arena, "%s\"job\": {\n\"deadline\": 9}}", head), "p.json:3", "--tokens");
 }
 
 static void refuses_standard_input_as_model(void **state) {
@@ -288,6 +309,7 @@ static void schemas_list_every_option(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trips),
+      cmocka_unit_test(follows_a_hand),
       cmocka_unit_test(layout_in_few_words),
       cmocka_unit_test(knows_what_was_asked),
       cmocka_unit_test(pins_the_profile),

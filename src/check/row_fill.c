@@ -58,7 +58,8 @@ static mal_status fill_job(mal_filled *f, mal_job *job, mal_error *e) {
   const char *precision = fill_text(f, "precision", t->precision, w->precision, "bf16");
   if (s == MAL_OK) s = find_name(mal_precision_name, precision, "precision", &job->precision, e);
   if (s == MAL_OK && *w->optimizer) s = find_name(mal_optimizer_name, w->optimizer, "optimizer", &job->optimizer, e);
-  if (*w->lora_targets) job->lora_targets = w->lora_targets;
+  if (s == MAL_OK && *w->lora_targets)
+    s = find_name(mal_lora_targets_name, w->lora_targets, "lora_targets", &job->lora_targets, e);
   return s;
 }
 

@@ -113,7 +113,7 @@ static mal_status check(mal_arena *a, mal_inputs *in, mal_error *e) {
                       "description such as layers=32,hidden=4096,heads=32,ffn=11008,vocab=32000."));
   if (!in->on)
     return mal_fail(e, MAL_BAD, _("On which machine? Add --on 8xh100-sxm (malha machines lists what there is)."));
-  mal_status status = mal_job_check(&in->job, e);
+  mal_status status = mal_job_check(&in->job, NULL, e);
   if (status) return status;
   split_machines(a, in);
   if (!in->n_machines) return mal_fail(e, MAL_BAD, _("--on is empty. Add a machine: --on 8xh100-sxm."));

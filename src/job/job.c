@@ -10,7 +10,7 @@ const char *const mal_optimizer_name[] = {"adamw", "adamw-bf16", "adamw-8bit", "
                                           "lion",  "adafactor",  "muon",       NULL};
 const char *const mal_gradients_name[] = {"auto", "fp32", "bf16", NULL};
 const char *const mal_master_name[] = {"auto", "fp32", "none", NULL};
-static const char *const lora_targets[] = {"all", "attention"};
+const char *const mal_lora_targets_name[] = {"all", "attention", NULL};
 
 static_assert(sizeof mal_train_name / sizeof *mal_train_name == MAL_TRAINS + 1, "a name for each");
 static_assert(sizeof mal_precision_name / sizeof *mal_precision_name == MAL_PRECISIONS + 1, "a name for each");
@@ -18,6 +18,7 @@ static_assert(sizeof mal_optimizer_name / sizeof *mal_optimizer_name == MAL_OPTI
 
 static_assert(sizeof mal_gradients_name / sizeof *mal_gradients_name == MAL_GRADIENT_TYPES + 1, "a name for each");
 static_assert(sizeof mal_master_name / sizeof *mal_master_name == MAL_MASTERS + 1, "a name for each");
+static_assert(sizeof mal_lora_targets_name / sizeof *mal_lora_targets_name == MAL_LORA_TARGETS + 1, "a name for each");
 
 #define AT(member) offsetof(mal_job, member)
 
@@ -38,7 +39,7 @@ const mal_option mal_job_options[] = {
      N_("micro-batches of one data-parallel rank in a step")},
     {"tokens", 0, MAL_OPT_POSITIVE, AT(tokens), "N", NULL, NULL, N_("tokens to train on, such as 15T")},
     {"lora-rank", 0, MAL_OPT_POSITIVE, AT(lora_rank), "N", NULL, NULL, N_("rank of the LoRA matrices (default 16)")},
-    {"lora-targets", 0, MAL_OPT_TEXT, AT(lora_targets), "WHICH", NULL, NULL,
+    {"lora-targets", 0, MAL_OPT_CHOICE, AT(lora_targets), "WHICH", NULL, mal_lora_targets_name,
      N_("linear layers that get LoRA matrices: all or attention (default all)")},
     {"deadline", 0, MAL_OPT_AMOUNT, AT(deadline_s), "TIME", "s", NULL, N_("time the training may take, such as 30d")},
     {"budget", 0, MAL_OPT_AMOUNT, AT(budget_usd), "USD", "USD", NULL, N_("money the training may cost")},
@@ -57,7 +58,6 @@ enum { OPTIONS = sizeof mal_job_options / sizeof *mal_job_options, VALUE_MAX = 4
 void mal_job_default(mal_job *j) {
   *j = (mal_job){
       .lora_rank = 16,
-      .lora_targets = lora_targets[0],
       .usd_per_gpu_hour = -1,
       .usd_per_kwh = -1,
       .pue = 1.3,
@@ -85,13 +85,26 @@ static const cyaml_schema_field_t *job_schema(mal_arena *a, int option[2 * OPTIO
   return fields;
 }
 
-static mal_status check(const char *path, const mal_job *j, mal_error *e) {
-  for (int i = 0; i < 2; i++)
-    if (strcmp(j->lora_targets, lora_targets[i]) == 0)
-      return j->pue >= 1 && j->pue <= 10
-                 ? MAL_OK
-                 : mal_fail(e, MAL_BAD, _("%s: pue is %g; it must lie between 1 and 10."), path, j->pue);
-  return mal_fail(e, MAL_BAD, _("%s: lora-targets is '%s'; it must be all or attention."), path, j->lora_targets);
+static mal_status check_bounds(const mal_job *j, const char **key, mal_error *e) {
+  if (!(j->pue >= 1 && j->pue <= 10))
+    return mal_fail(e, MAL_BAD, _("%s is %g; it must lie between 1 and 10."), *key = "pue", j->pue);
+  if (j->lora_rank < 1 || j->lora_rank > MAL_MAX_WIDTH)
+    return mal_fail(e, MAL_BAD, _("%s is %lld; it must lie between 1 and the width of the model."), *key = "lora-rank",
+                    (long long)j->lora_rank);
+  return MAL_OK;
+}
+
+mal_status mal_job_check(const mal_job *j, const char **key, mal_error *e) {
+  const char *ignored;
+  if (!key) key = &ignored;
+  *key = NULL;
+  mal_status s = check_bounds(j, key, e);
+  if (s != MAL_OK || j->tokens > 0) return s;
+  if (j->deadline_s > 0)
+    return *key = "deadline", mal_fail(e, MAL_BAD, _("--deadline for how many tokens? Add --tokens, as --tokens 15T."));
+  if (j->budget_usd > 0)
+    return *key = "budget", mal_fail(e, MAL_BAD, _("--budget for how many tokens? Add --tokens, as --tokens 15T."));
+  return MAL_OK;
 }
 
 mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_job *j, mal_error *e) {
@@ -109,7 +122,9 @@ mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_
     if (values[i])
       s = mal_option_set(mal_job_options, OPTIONS, mal_job_options[option[i]].name, mal_copy(a, values[i]), j, e);
   mal_yaml_free(&schema, data);
-  return s == MAL_OK ? check(path, j, e) : mal_fail_in(e, "%s", path);
+  const char *key;
+  if (s == MAL_OK) s = check_bounds(j, &key, e); /* flags may yet bring the tokens of a deadline */
+  return s == MAL_OK ? s : mal_fail_in(e, "%s", path);
 }
 
 mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e) {
@@ -117,19 +132,6 @@ mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e
   size_t length;
   mal_status s = mal_file_read(a, path, MAL_YAML_LIMIT_BYTES, &text, &length, e);
   return s == MAL_OK ? mal_job_parse(a, path, text, length, j, e) : s;
-}
-
-mal_status mal_job_check(const mal_job *j, mal_error *e) {
-  if (j->deadline_s > 0 && j->tokens <= 0)
-    return mal_fail(e, MAL_BAD, _("--deadline for how many tokens? Add --tokens, as --tokens 15T."));
-  if (j->budget_usd > 0 && j->tokens <= 0)
-    return mal_fail(e, MAL_BAD, _("--budget for how many tokens? Add --tokens, as --tokens 15T."));
-  if (!(j->pue >= 1 && j->pue <= 10))
-    return mal_fail(e, MAL_BAD, _("--pue is %g; it must lie between 1 and 10."), j->pue);
-  if (j->lora_rank < 1 || j->lora_rank > MAL_MAX_WIDTH)
-    return mal_fail(e, MAL_BAD, _("--lora-rank is %lld; it must lie between 1 and the width of the model."),
-                    (long long)j->lora_rank);
-  return MAL_OK;
 }
 
 mal_dtype mal_precision_gemm(mal_precision p) {

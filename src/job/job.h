@@ -33,6 +33,7 @@ typedef enum mal_gradients {
   MAL_GRADIENTS_BF16,
   MAL_GRADIENT_TYPES
 } mal_gradients; /* BF16: the compute type, 2 bytes */
+typedef enum mal_lora_targets { MAL_LORA_ALL, MAL_LORA_ATTENTION, MAL_LORA_TARGETS } mal_lora_targets;
 typedef enum mal_master { MAL_MASTER_AUTO, MAL_MASTER_FP32, MAL_MASTER_NONE, MAL_MASTERS } mal_master;
 
 typedef struct mal_job {
@@ -43,7 +44,7 @@ typedef struct mal_job {
   int64_t accumulation;                 /* micro-batches per data-parallel rank and step; 0: derived */
   int64_t tokens;                       /* token target; 0: not asked */
   int64_t lora_rank;                    /* 16 */
-  const char *lora_targets;             /* "all" (every linear layer) or "attention" (q,k,v,o) */
+  int lora_targets;                     /* mal_lora_targets: every linear layer, or attention's (q,k,v,o) */
   double deadline_s, budget_usd;        /* 0: none */
   double checkpoint_interval_s;         /* 0: best by Young and Daly */
   double usd_per_gpu_hour, usd_per_kwh; /* < 0: the catalogue's, or not priced */
@@ -54,13 +55,14 @@ extern const mal_option
     mal_job_options[]; /* --seq --global-batch --accumulation --tokens --train --precision --optimizer ... */
 extern const int mal_job_option_count;
 extern const char *const mal_train_name[], *const mal_precision_name[], *const mal_optimizer_name[];
-extern const char *const mal_gradients_name[], *const mal_master_name[];
+extern const char *const mal_gradients_name[], *const mal_master_name[], *const mal_lora_targets_name[];
 
 void mal_job_default(mal_job *j);
 mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e); /* job.yaml; keys = option names */
 mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_job *j, mal_error *e);
-/* What its options say against each other, before any model or machine is known. */
-mal_status mal_job_check(const mal_job *j, mal_error *e);
+/* What no option's parser sees, before any model or machine is known: values out of bounds, and options that want another.
+ * The one place of these rules. *key (unless NULL): the option that is wrong, NULL when none is. */
+mal_status mal_job_check(const mal_job *j, const char **key, mal_error *e);
 mal_dtype mal_precision_gemm(mal_precision p);  /* type of the linear layers' products */
 mal_dtype mal_precision_store(mal_precision p); /* type of activations and computed weights in memory */
 #endif

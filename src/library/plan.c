@@ -35,8 +35,7 @@ static mal_status make(void *arguments, mal_error *e) {
     return mal_fail(e, MAL_BAD, _("a model, a machine and a layout are needed"));
   mal_job_default(&p->asked_job);
   if (r->job) p->asked_job = r->job->job;
-  if (p->asked_job.lora_targets) p->asked_job.lora_targets = mal_copy(a, p->asked_job.lora_targets);
-  mal_status status = mal_job_check(&p->asked_job, e);
+  mal_status status = mal_job_check(&p->asked_job, NULL, e);
   if (status) return status;
   p->model = h->model->model;
   p->machine = h->machine->machine;

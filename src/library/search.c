@@ -57,7 +57,7 @@ static mal_status look(wanted *w, mal_arena *a, mal_error *e) {
                                 .threads = o->threads > 0 ? o->threads : 0,
                                 .fit_probability = o->fit_probability,
                                 .fix = o->fix};
-  mal_status status = mal_job_check(&asked.asked_job, e);
+  mal_status status = mal_job_check(&asked.asked_job, NULL, e);
   if (!status) status = mal_search(a, &asked, &options, &r, e);
   for (int i = 0; !status && i < r.count; i++) status = keep(a, w, &r.best[i].plan, e);
   if (!status && !r.count)

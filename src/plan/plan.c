@@ -34,7 +34,6 @@ mal_status mal_plan_open(mal_arena *a, const char *model, const char *machine, c
   p->model_spec = mal_copy(a, model);
   p->machine_spec = mal_copy(a, machine);
   p->profile_spec = mal_copy(a, profile ? profile : "");
-  p->asked_job.lora_targets = mal_copy(a, job->lora_targets);
   mal_status s = mal_model_load(a, model, &p->model, e);
   return s == MAL_OK ? mal_machine_load(a, machine, &p->machine, e) : s;
 }
@@ -212,19 +211,6 @@ static mal_status check_keys(mal_arena *a, const mal_json *j, mal_error *e) {
   return MAL_OK;
 }
 
-/* What no option's parser sees. */
-static mal_status check_job(mal_arena *a, const mal_json *j, const mal_job *job, mal_error *e) {
-  const char *key = NULL;
-  if (strcmp(job->lora_targets, "all") != 0 && strcmp(job->lora_targets, "attention") != 0)
-    mal_fail(e, MAL_BAD, _("%s is '%s'; it must be all or attention."), key = "lora-targets", job->lora_targets);
-  else if (!(job->pue >= 1 && job->pue <= 10))
-    mal_fail(e, MAL_BAD, _("%s is %g; it must lie between 1 and 10."), key = "pue", job->pue);
-  else if (job->lora_rank < 1 || job->lora_rank > MAL_MAX_WIDTH)
-    mal_fail(e, MAL_BAD, _("%s is %lld; it must lie between 1 and the width of the model."), key = "lora-rank",
-             (long long)job->lora_rank);
-  return key ? fail_at(j, a, key, e) : MAL_OK;
-}
-
 /* What the file says was derived goes back to its default in `asked`. */
 static mal_status read_derived(mal_arena *a, const mal_json *j, mal_plan_parts *parts, mal_error *e) {
   const json_t *names = json_object_get(j->root, "derived"), *name;
@@ -255,6 +241,7 @@ static mal_status read_derived(mal_arena *a, const mal_json *j, mal_plan_parts *
 
 static mal_status read_parts(mal_arena *a, const mal_json *j, mal_plan_parts *parts, mal_error *e) {
   bool found;
+  const char *key;
   mal_job_default(&parts->job);
   mal_layout_default(&parts->layout);
   parts->profile = "";
@@ -265,7 +252,7 @@ static mal_status read_parts(mal_arena *a, const mal_json *j, mal_plan_parts *pa
   if (s == MAL_OK) s = mal_json_text(j, j->root, a, "profile", &parts->profile, &found, e);
   if (s == MAL_OK) s = read_options(a, j, "job", mal_job_options, mal_job_option_count, &parts->job, e);
   if (s == MAL_OK) s = read_options(a, j, "layout", mal_layout_options, mal_layout_option_count, &parts->layout, e);
-  if (s == MAL_OK) s = check_job(a, j, &parts->job, e);
+  if (s == MAL_OK && mal_job_check(&parts->job, &key, e) != MAL_OK) s = fail_at(j, a, key, e);
   if (s == MAL_OK) s = read_derived(a, j, parts, e);
   if (s != MAL_OK) return s;
   parts->model = from_plan(a, j->path, parts->model);
@@ -296,8 +283,6 @@ mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error 
   mal_status s = mal_file_read(a, path, MAL_JSON_LIMIT_BYTES, &text, &length, e);
   if (s == MAL_OK) s = mal_plan_parse(a, path, text, length, &parts, e);
   if (s != MAL_OK) return s;
-  s = mal_plan_make(a, parts.model, parts.machine, parts.profile, &parts.job, &parts.layout, p, e);
-  p->asked_job = parts.asked_job;
-  p->asked_layout = parts.asked_layout;
+  s = mal_plan_make(a, parts.model, parts.machine, parts.profile, &parts.asked_job, &parts.asked_layout, p, e);
   return s == MAL_OK ? s : mal_fail_in(e, "%s", path);
 }

@@ -26,8 +26,8 @@ mal_status mal_plan_open(mal_arena *a, const char *model, const char *machine, c
                          const mal_layout *layout, mal_plan *p, mal_error *e);
 /* Again from asked_job and asked_layout, for the model and machine that p holds: profile, types, layout, batch. */
 mal_status mal_plan_complete(mal_arena *a, mal_plan *p, mal_error *e);
-/* The file holds the specs and every job and layout value by option name, so it means the same after defaults change; and
- * which of the values were derived, so that they follow when a plan is asked for anew from it.
+/* The file holds the specs and every job and layout value by option name, and which of the values were derived. Reading
+ * derives these anew, so that they follow what somebody changed in the file by hand.
  * A bare description or a built-in name is kept as given; a path to a model or machine file is kept relative to the plan. */
 mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error *e);
 mal_status mal_plan_write(mal_arena *a, const char *path, const mal_plan *p, mal_error *e);

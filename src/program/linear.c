@@ -208,7 +208,7 @@ static void adapted_row(mal_builder *b, mal_linear *l, const mal_taken *w, mal_r
 
 static bool is_adapted(const mal_builder *b, const mal_linear *l) {
   if (!b->lora || !l->adapt) return false;
-  bool attention_only = strcmp(b->plan->job.lora_targets, "attention") == 0;
+  bool attention_only = b->plan->job.lora_targets == MAL_LORA_ATTENTION;
   return !attention_only || l->role <= MAL_W_OUT;
 }
 
