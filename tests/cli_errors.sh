@@ -87,6 +87,8 @@ refuses 'tp|GPU' plan llama-3-8b --on 8xh100-sxm --layout tp=16,micro-batch=1
 refuses 'pp|layers|stage|GPU' plan llama-3-8b --on 64x8xh100-sxm --layout pp=64,micro-batch=1
 refuses 'tp' plan llama-3-8b --on 8xh100-sxm --layout tp=0
 refuses 'tp' plan llama-3-8b --on 8xh100-sxm --layout tp=-1
+refuses "zero: '-1' is not one of" plan llama-3-8b $LAYOUT --zero -1
+refuses "lora-targets: 'foo' is not one of" plan llama-3-8b $LAYOUT --train lora --lora-targets foo
 for key in tp cp dp pp vpp ep etp hybrid micro-batch; do # nothing is not the same as not given
   refuses "$key: '0' is nothing" plan llama-3-8b --on 8xh100-sxm --layout zero=3,$key=0
   refuses "$key: '0' is nothing" plan llama-3-8b $LAYOUT --$key 0
@@ -151,9 +153,22 @@ printf 'nodes: 1\ngpu: {base: h100-sxm\n' >machine.yaml
 refuses 'machine.yaml' plan llama-3-8b --on ./machine.yaml --layout tp=8
 printf 'name: mine\nnodes: -4\nnode: {base: dgx-h100}\n' >machine.yaml
 refuses 'machine.yaml' plan llama-3-8b --on ./machine.yaml --layout tp=8
+for value in 'pcie_bytes_per_s: {value: 0' 'memory_bytes_per_s: {value: 0' 'memory_bytes: {value: 1e30' 'memory_bytes: {value: 80G'; do
+  printf 'node: {base: dgx-h100}\ngpu: {base: h100-sxm, %s, source: mine}}\n' "$value" >machine.yaml
+  refuses "machine.yaml:2: ${value%%:*}" plan llama-3-8b --on ./machine.yaml --layout zero=3
+done
+for nodes in 1e30 2.9 4x 010; do
+  printf 'nodes: %s\nnode: {base: dgx-h100}\n' "$nodes" >machine.yaml
+  refuses 'machine.yaml:1: nodes' plan llama-3-8b --on ./machine.yaml --layout tp=8
+done
 printf 'name: mine\nnodes: 1\nnode: {base: dgx-h100}\ncolour: red\n' >machine.yaml
 refuses 'colour' plan llama-3-8b --on ./machine.yaml --layout tp=8
 refuses 'folder' plan llama-3-8b --on ./folder --layout tp=8
+printf '%s\n' 'id,gpu,n_gpus' >runs.csv
+refuses 'no row could be judged: there is none' validate runs.csv
+printf '%s\n' 'id,gpu,n_gpus' 'one,no-such-gpu,8' >runs.csv
+refuses 'no row could be judged: the first, one' validate runs.csv
+
 printf 'seq: 4096\nglobal-bach: 8\n' >job.yaml
 refuses 'global-batch' plan llama-3-8b $LAYOUT --job job.yaml
 printf 'seq: -1\n' >job.yaml

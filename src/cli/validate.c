@@ -22,6 +22,21 @@ const mal_option mal_validate_options[] = {
 };
 const int mal_validate_option_count = sizeof mal_validate_options / sizeof *mal_validate_options;
 
+/* A summary of nothing is no answer. */
+static mal_status check_judged(const mal_validation *v, const char *path, mal_error *e) {
+  const mal_judged *first = NULL;
+  for (int i = 0; i < v->count + v->count_oom; i++) {
+    const mal_judged *j = i < v->count ? &v->judged[i] : &v->judged_oom[i - v->count];
+    if (!j->skipped) return MAL_OK;
+    if (!first) first = j;
+  }
+  if (!first)
+    mal_fail(e, MAL_BAD, _("no row could be judged: %s"), _("there is none below the header"));
+  else
+    mal_fail(e, MAL_BAD, _("no row could be judged: the first, %s: %s"), first->row->trial->id, first->skipped);
+  return mal_fail_in(e, "%s", path);
+}
+
 static mal_status show(mal_arena *a, const mal_validation *v, const options *o, mal_page *page, mal_error *e) {
   if (o->explain && !mal_report_validation_row(page, v, o->explain))
     return mal_fail(e, MAL_BAD, _("--explain %s: no row has this id."), o->explain);
@@ -42,6 +57,7 @@ static mal_status run(mal_arena *a, const options *o, const char *path, mal_page
   mal_status s = mal_trials_read(a, path, &runs, e);
   if (s == MAL_OK && o->oom) s = mal_trials_read(a, o->oom, &oom, e);
   if (s == MAL_OK) s = mal_validate(a, &runs, o->oom ? &oom : NULL, (mal_by)o->by, v, e);
+  if (s == MAL_OK && !o->explain) s = check_judged(v, path, e); /* --explain says why a row is not judged */
   return s == MAL_OK ? show(a, v, o, page, e) : s;
 }
 
