@@ -1,6 +1,7 @@
 #include "core/catalog.h"
 #include "core/file.h"
 #include "machine/machine.h"
+#include "reliability/reliability.h"
 #include "test.h"
 #include <math.h>
 #include <stdlib.h>
@@ -119,6 +120,11 @@ static void each_file(const char *folder) {
     assert_true(g->memory_bytes_per_s.value >= least * 1e11);
     assert_true(g->flops[MAL_BF16].value <= g->flops[MAL_F16].value && g->cal.gemm_bf16.value > 0);
     assert_true(g->flops[MAL_F8].value == 0 || g->cal.gemm_fp8.value > 0);
+    bool a100 = strcmp(g->architecture, "sm80") == 0;
+    double failures = g->failures_per_node_day.value / (a100 ? MAL_FAILURES_A100 : MAL_FAILURES_H100);
+    assert_true(fabs(failures - 1) < 1e-12);
+    if (strcmp(g->name, "h100-80-sxm") == 0 || a100) assert_true(mal_value_verified(&g->failures_per_node_day));
+    if (strcmp(g->name, "b200") == 0) assert_false(mal_value_verified(&g->failures_per_node_day));
     assert_true(g->flops[MAL_F4].value == 0 || g->cal.gemm_fp4.value > 0);
     assert_true((g->nvlink_bytes_per_s.value > 0) == (g->cal.nvlink.value > 0));
     assert_true(m.node->nvlink_domain <= 1 || g->nvlink_bytes_per_s.value > 0);

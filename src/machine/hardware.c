@@ -77,7 +77,7 @@ const mal_field mal_gpu_table[] = {
     NEEDED("pcie_bytes_per_s", pcie_bytes_per_s, 1, MOST_RATE),
     {.key = "p2p", .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, p2p)},
     {.key = "transposes_fp8", .kind = MAL_FIELD_BOOL, .offset = offsetof(OF, transposes_fp8)},
-    VALUE("failures_per_node_day", failures_per_node_day),
+    NEEDED("failures_per_node_day", failures_per_node_day, 1e-9, 1e3),
     {.key = "calibration", .kind = MAL_FIELD_SECTION, .section = calibration_table},
     {0},
 };

@@ -38,7 +38,7 @@ typedef struct mal_gpu {
   mal_value pcie_bytes_per_s;                 /* x16 (or what the card has), one direction, before protocol loss */
   bool p2p;                                   /* peer-to-peer over PCIe allowed by the driver */
   bool transposes_fp8; /* tensor cores take 8-bit operands in either order: one copy serves forward and backward */
-  mal_value failures_per_node_day; /* of a node of 8, as measured; 0: not measured */
+  mal_value failures_per_node_day; /* of a node of 8 */
   struct {
     mal_fitted gemm_bf16, gemm_fp8, gemm_fp4, gemm_fp32; /* largest share of dense peak a big product reaches */
     mal_fitted gemm_k_half; /* k at which a product reaches half of that (ramp), elements */

@@ -3,9 +3,7 @@
 
 static const double day_s = 86400;
 
-double mal_node_failures(double measured, double gpus) {
-  return (measured > 0 ? measured : MAL_FAILURES_H100) * gpus / 8;
-}
+double mal_node_failures(double of_eight, double gpus) { return of_eight * gpus / 8; }
 
 double mal_mttf_s(double failures_per_node_day, int64_t nodes) {
   double a_day = failures_per_node_day * (double)nodes;

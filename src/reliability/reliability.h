@@ -9,8 +9,8 @@
 #define MAL_FAILURES_H100 (419.0 / (54.0 * 2048.0))
 #define MAL_FAILURES_A100 6.50e-3
 
-/* Of a node with so many GPUs; measured: of a node of 8 with these GPUs, 0 where nobody measured: as H100. */
-double mal_node_failures(double measured, double gpus);
+/* Of a node with so many GPUs; of_eight: of a node of 8 of them, as the catalogue has it (failures_per_node_day). */
+double mal_node_failures(double of_eight, double gpus);
 
 /* Mean time to failure of a job on `nodes` nodes; each failure of a node stops it. */
 double mal_mttf_s(double failures_per_node_day, int64_t nodes);
