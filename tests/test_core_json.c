@@ -40,7 +40,8 @@ static void test_refused(void **state) {
   assert_fails(MAL_BAD, parse("[NaN]"), e, "not valid JSON");
   assert_fails(MAL_BAD, parse("[1e999]"), e, "c.json:1");
   assert_fails(MAL_BAD, parse("[99999999999999999999]"), e, "c.json:1", "too big");
-  assert_fails(MAL_BAD, parse("[\"\\u0000\"]"), e, "c.json:1");
+  assert_fails(MAL_BAD, parse("{\"layers\": 99999999999999999999}"), e, "c.json:1", "'layers' is too big");
+  assert_fails(MAL_BAD, parse("[\"\\u0000\"]"), e, "c.json:1", "the character \\u0000");
   assert_fails(MAL_BAD, parse("[\"\\ud800\"]"), e, "c.json:1");
   assert_fails(MAL_BAD, mal_json_parse(&a, "c.json", "[1]\0[2]", 7, &j, &e), e, "c.json:1");
   assert_null(j.root);

@@ -86,10 +86,10 @@ static void test_schema_refused(void **state) {
                "'wire' is not one of copper, optical");
   assert_fails(MAL_BAD, parse("name: x\ntdp_w: {value: 1}\nports: [{name: p, lanes: 9999999999999}]\n"), e, "d.yaml:3",
                "lanes", "whole number");
-  assert_fails(MAL_BAD, parse("name: x\ntdp_w: 5\n"), e, "d.yaml:2: tdp_w", "form expected");
-  assert_fails(MAL_BAD, parse("name: [x]\n"), e, "d.yaml:1: name", "form expected");
-  assert_fails(MAL_BAD, parse("- a\n- b\n"), e, "d.yaml", "form expected");
-  assert_fails(MAL_BAD, parse("just words\n"), e, "d.yaml", "form expected");
+  assert_fails(MAL_BAD, parse("name: x\ntdp_w: 5\n"), e, "d.yaml:2: tdp_w", "must be lines");
+  assert_fails(MAL_BAD, parse("name: [x]\n"), e, "d.yaml:1: name", "must be ");
+  assert_fails(MAL_BAD, parse("- a\n- b\n"), e, "d.yaml", "must be ");
+  assert_fails(MAL_BAD, parse("just words\n"), e, "d.yaml", "must be ");
   assert_fails(MAL_BAD, parse("name: ''\ntdp_w: {value: 1}\n"), e, "d.yaml:1: name");
   assert_null(d);
 }

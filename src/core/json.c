@@ -7,7 +7,16 @@
 
 static const char bom[] = "\xef\xbb\xbf";
 
-static mal_status refused(const char *path, const json_error_t *why, mal_error *e) {
+/* The key whose value jansson could not take: the text between the last two quotes before that place. */
+static const char *key_before(mal_arena *a, const char *text, const json_error_t *why) {
+  int end = why->position, start;
+  if (end < 0 || !memchr(text, '"', (size_t)end)) return "?";
+  while (end > 0 && text[end - 1] != '"') end--;
+  for (start = --end; start > 0 && text[start - 1] != '"';) start--;
+  return end > start ? mal_print(a, "%.*s", end - start < 60 ? end - start : 60, text + start) : "?";
+}
+
+static mal_status refused(mal_arena *a, const char *path, const char *text, const json_error_t *why, mal_error *e) {
   switch (json_error_code(why)) {
   case json_error_out_of_memory: return mal_fail(e, MAL_FAULT, _("%s: out of memory while reading it."), path);
   case json_error_duplicate_key:
@@ -19,6 +28,13 @@ static mal_status refused(const char *path, const json_error_t *why, mal_error *
     return mal_fail(e, MAL_BAD,
                     _("%s:%d: the JSON ends too early; the file may be cut short. Fetch or write it again."), path,
                     why->line);
+  case json_error_null_character:
+  case json_error_null_byte_in_key:
+    return mal_fail(e, MAL_BAD, _("%s:%d: a text holds the character \\u0000, which none may. Remove it."), path,
+                    why->line);
+  case json_error_numeric_overflow:
+    return mal_fail(e, MAL_BAD, _("%s:%d: the number of '%s' is too big (column %d). Correct it there."), path,
+                    why->line, key_before(a, text, why), why->column);
   default:
     return mal_fail(e, MAL_BAD, _("%s:%d: not valid JSON: %s (column %d). Correct the file there."), path, why->line,
                     why->text, why->column);
@@ -42,8 +58,7 @@ mal_status mal_json_parse(mal_arena *a, const char *path, const char *text, size
     return mal_fail(e, MAL_BAD, _("%s: is empty, where JSON was expected."), path);
   json_error_t why;
   j->root = json_loadb(j->text, j->length, JSON_REJECT_DUPLICATES, &why);
-  (void)a;
-  return j->root ? MAL_OK : refused(path, &why, e);
+  return j->root ? MAL_OK : refused(a, path, j->text, &why, e);
 }
 
 mal_status mal_json_read(mal_arena *a, const char *path, mal_json *j, mal_error *e) {
@@ -188,8 +203,9 @@ static const char *kind_of(const json_t *value) {
 
 static mal_status wrong_kind(const mal_json *j, const json_t *object, const char *key, const char *wanted,
                              const json_t *value, mal_error *e) {
+  const char *is = json_is_real(value) && strcmp(wanted, _("a whole number")) == 0 ? _("a fraction") : kind_of(value);
   return mal_fail(e, MAL_BAD, _("%s:%d: the key '%s' must be %s, but is %s."), j->path, line_of(j, object, key), key,
-                  wanted, kind_of(value));
+                  wanted, is);
 }
 
 mal_status mal_json_int(const mal_json *j, const json_t *object, const char *key, int64_t lo, int64_t hi,

@@ -218,9 +218,16 @@ static mal_status unknown_word(const char *where, const char *word, const cyaml_
   return mal_fail(e, MAL_BAD, _("%s: '%s' is not one of %s."), where, word, all);
 }
 
+/* libcyaml's names of types and events in words. */
+static const char *form_words(const char *name) {
+  if (strncmp(name, "MAPPING", 7) == 0) return _("lines of 'key: value'");
+  if (strncmp(name, "SEQUENCE", 8) == 0) return _("a list");
+  return _("a single value");
+}
+
 static mal_status tell(const char *path, const char *text, size_t length, const cyaml_schema_value_t *schema,
                        cyaml_err_t error, heard *h, mal_error *e) {
-  char where[1200], line[32] = "", field[512];
+  char where[1200], line[32] = "", field[512], wanted[32], got[32];
   const char *rest;
   if (error == CYAML_ERR_OOM) return mal_fail(e, MAL_FAULT, _("%s: out of memory while reading it."), path);
   if ((rest = after(h->error, "Unexpected key: ")) || (rest = after(h->error, "Mapping field already seen: ")))
@@ -246,6 +253,8 @@ static mal_status tell(const char *path, const char *text, size_t length, const 
   if ((rest = after(h->error, "Invalid INT value: ")) || (rest = after(h->error, "Invalid UINT value: ")) ||
       (rest = after(h->error, "Invalid uint64_t value: ")))
     return mal_fail(e, MAL_BAD, _("%s: %s is not a whole number that is allowed here."), where, rest);
+  if (sscanf(h->error, "Expecting %31[A-Z0-9_], got event: %31[A-Z_]", wanted, got) == 2)
+    return mal_fail(e, MAL_BAD, _("%s: must be %s, but is %s."), where, form_words(wanted), form_words(got));
   return mal_fail(e, MAL_BAD, _("%s: does not have the form expected: %s."), where,
                   *h->error ? h->error : cyaml_strerror(error));
 }

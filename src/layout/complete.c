@@ -376,6 +376,11 @@ static mal_status check_pipeline(const check *c) {
         _("dualpipe needs an even pp and an even number of micro-batches, 2 × pp or more; pp=%lld, and accumulation "
           "is %lld."),
         (ll)l->pp, (ll)c->job->accumulation);
+  if (l->recompute_layers > layers)
+    return mal_fail(c->e, MAL_BAD,
+                    P_("recompute-layers=%lld is more than the %lld layer there is; use at most %lld.",
+                       "recompute-layers=%lld is more than the %lld layers there are; use at most %lld.", layers),
+                    (ll)l->recompute_layers, (ll)layers, (ll)layers);
   if (l->recompute_layers >= 0 && l->recompute != MAL_RECOMPUTE_FULL)
     return mal_fail(c->e, MAL_BAD,
                     _("recompute-layers=%lld counts fully recomputed layers, and recompute=%s; use "

@@ -100,6 +100,14 @@ static mal_status next_word(const char **text, char key[WORD_MAX], char value[WO
   return MAL_OK;
 }
 
+/* Whether the key alone says something: a switch. */
+static bool equals_on(const mal_option *o) {
+  if (o->kind != MAL_OPT_CHOICE) return o->kind == MAL_OPT_FLAG;
+  for (int i = 0; o->choices[i]; i++)
+    if (strcmp(o->choices[i], "on") == 0) return true;
+  return false;
+}
+
 mal_status mal_layout_parse(mal_arena *a, const char *text, mal_layout *l, mal_error *e) {
   (void)a; /* no option keeps its text */
   for (const char *at = text; *at;) {
@@ -110,6 +118,10 @@ mal_status mal_layout_parse(mal_arena *a, const char *text, mal_layout *l, mal_e
       if (*value) return mal_fail(e, MAL_BAD, _("layout: '=%s' has no key; write as tp=8,pp=2."), value);
       continue;
     }
+    const mal_option *o = mal_option_named(mal_layout_options, OPTIONS, key);
+    if (o && !equals_on(o) && !*value)
+      return mal_fail(e, MAL_BAD, _("layout: %s has no value; write %s=%s."), o->name, o->name,
+                      o->metavar ? o->metavar : "VALUE");
     s = mal_option_set(mal_layout_options, OPTIONS, key, *value ? value : "on", l, e);
     if (s != MAL_OK) return mal_fail_in(e, _("layout"));
   }
