@@ -49,6 +49,9 @@ refuses 'heads' plan llama-3-8b --on 16x7xh100-sxm --fix tp=7
 refuses '--against' plan llama-3-8b --on 8xh100-sxm --against tp=3
 refuses 'at most 100' plan llama-3-8b --on 8xh100-sxm --best 101
 refuses 'between 0 and 1' plan llama-3-8b --on 8xh100-sxm --fit-probability 1.5
+refuses 'tp has no value; write tp=N' plan llama-3-8b --on 8xh100-sxm --layout tp
+refuses 'use at most 32' plan llama-3-8b --on 8xh100-sxm --layout recompute=full,recompute-layers=99
+refuses '--train lora' lower llama-3-8b --on 8xh100-sxm --train lora --seq 2048
 refuses 'needs a value' plan llama-3-8b --on
 refuses 'one argument too many' plan llama-3-8b llama-3-70b --on 8xh100-sxm
 refuses 'no option --tpp.*tp' plan llama-3-8b --on 8xh100-sxm --tpp 8

@@ -15,7 +15,7 @@ cd "$here" || exit 3
   done
   find src/check src/report -name 'row*.[ch]' -o -name 'run*.[ch]' -o -name 'validat*.[ch]' -o -name 'frameworks.[ch]' \
     -o -name 'answer.c' -o -name 'page.c' -o -name 'plan_*.c' -o -name 'models.c' -o -name 'machines.c'
-  for file in catalog first_layout help inputs lower main plan validate; do echo "src/cli/$file.c"; done
+  for file in catalog help inputs lower main plan validate; do echo "src/cli/$file.c"; done
 } | sort | xargs ls 2>/dev/null |
   xgettext --files-from=- --from-code=UTF-8 --language=C --keyword=_ --keyword=N_ --keyword=P_:1,2 --sort-by-file \
     --no-location --output="$work/pot"

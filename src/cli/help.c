@@ -17,7 +17,7 @@ void mal_help_overview(mal_page *page) {
     mal_page_styled(page, MAL_GOOD, "malha %s %s\n", v->name, _(v->usage));
   }
   mal_page_put(page, "%s", _("\nTry:\n"));
-  mal_page_put(page, "   %s\n", "malha plan llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1");
+  mal_page_put(page, "   %s\n", "malha plan llama-3-8b --on 8xh100-sxm --layout tp=2,zero=1,micro-batch=1");
   mal_page_styled(page, MAL_DIM, "%s", _("\nmore: malha VERB --help, malha --version\n"));
 }
 

@@ -47,6 +47,4 @@ typedef mal_status mal_inputs_run(mal_arena *a, const mal_inputs *in, int argc, 
                                   mal_error *e);
 int mal_inputs_main(const mal_option *own, int own_count, int argc, char **argv, mal_inputs_run *run);
 
-/* No layout was given: fails with a layout to start from on the first machine, tried before it is said. */
-mal_status mal_first_layout(mal_arena *a, const mal_inputs *in, const char *verb, mal_error *e);
 #endif

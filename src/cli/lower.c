@@ -1,5 +1,5 @@
 /* malha lower: what every rank does in one step. */
-#include "cli/inputs.h"
+#include "cli/plan_search.h"
 #include "core/file.h"
 #include "program/program.h"
 #include <string.h>
@@ -11,8 +11,7 @@ const mal_option mal_lower_options[] = {
 const int mal_lower_option_count = sizeof mal_lower_options / sizeof *mal_lower_options;
 
 static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv, mal_page *page, mal_error *e) {
-  (void)argc;
-  if (!in->has_layout) return mal_first_layout(a, in, argv[0], e);
+  if (!in->has_layout) return mal_plan_suggest(a, in, argc, argv, e);
   mal_plan *plan = MAL_NEW(a, mal_plan);
   mal_program *program = MAL_NEW(a, mal_program);
   if (in->n_machines > 1) return mal_fail(e, MAL_BAD, _("One machine at a time: --on names %d."), in->n_machines);

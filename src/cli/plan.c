@@ -64,8 +64,7 @@ static mal_status verdict(const mal_answer *answers, int count, mal_error *e) {
   int refused = 0;
   for (int i = 0; i < count; i++) {
     const mal_answer *a = &answers[i];
-    bool sure = !a->search || a->search->count > 0;
-    if (mal_answer_fits(a) && sure && mal_answer_in_time(a) && mal_answer_in_budget(a)) return MAL_OK;
+    if (mal_answer_fits(a) && mal_answer_in_time(a) && mal_answer_in_budget(a)) return MAL_OK;
     refused += a->status != MAL_OK;
   }
   if (refused == count) return mal_fail(e, MAL_BAD, _("No machine can be split like that. %s"), answers[0].error.text);
@@ -76,10 +75,11 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
   int n = in->n_machines;
   mal_answer *answers = MAL_ARRAY(a, mal_answer, n);
   mal_status status = MAL_OK;
-  if (in->has_layout && (in->fix || in->against || in->best || in->objective))
-    return mal_fail(e, MAL_BAD,
-                    _("--fix, --objective, --best and --against ask for a search, and --layout (or a key of it) says "
-                      "what it is to be. Leave one out."));
+  if (in->has_layout && (in->fix || in->against || in->best || in->objective || in->fit_probability > 0))
+    return mal_fail(
+        e, MAL_BAD,
+        _("--fix, --objective, --best, --against and --fit-probability ask for a search, and --layout (or a "
+          "key of it) says what it is to be. Leave one out."));
   if (n > 1 && (in->output || in->trace))
     return mal_fail(e, MAL_BAD, _("-o and --trace take one machine; --on names %d."), n);
   if (in->output && in->trace && strcmp(in->output, in->trace) == 0)

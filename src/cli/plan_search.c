@@ -77,3 +77,14 @@ char *mal_plan_take(mal_arena *a, int argc, char **argv, const mal_plan *plan) {
   words[n++] = mal_plan_layout(a, plan);
   return mal_report_command(a, n, words);
 }
+
+mal_status mal_plan_suggest(mal_arena *a, const mal_inputs *in, int argc, char **argv, mal_error *e) {
+  mal_answer *answer = MAL_NEW(a, mal_answer);
+  mal_status status = mal_plan_search(a, in, 0, answer, e);
+  if (status != MAL_OK) return status;
+  const char *take = mal_plan_take(a, argc, argv, &answer->plan);
+  return mal_fail(e, MAL_BAD,
+                  answer->search->count ? _("How is it split? Add --layout. The fastest that fits: %s")
+                                        : _("How is it split? Add --layout. None fits; the one that comes nearest: %s"),
+                  take);
+}

@@ -8,4 +8,6 @@
 mal_status mal_plan_search(mal_arena *a, const mal_inputs *in, int i, mal_answer *answer, mal_error *e);
 /* The command that asks for the plan's very layout. */
 char *mal_plan_take(mal_arena *a, int argc, char **argv, const mal_plan *plan);
+/* For a verb that needs --layout and got none: MAL_BAD, with the command that asks for the best layout, every flag kept. */
+mal_status mal_plan_suggest(mal_arena *a, const mal_inputs *in, int argc, char **argv, mal_error *e);
 #endif

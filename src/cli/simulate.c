@@ -1,5 +1,5 @@
 /* malha simulate: every rank of a step played on the machine's links; faults; weeks with failures. */
-#include "cli/inputs.h"
+#include "cli/plan_search.h"
 #include "core/file.h"
 #include "core/units.h"
 #include "price/upkeep.h"
@@ -215,7 +215,7 @@ static mal_status check_files(const mal_inputs *in, mal_error *e) {
 }
 
 static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv, mal_page *page, mal_error *e) {
-  if (!in->has_layout) return mal_first_layout(a, in, argv[0], e);
+  if (!in->has_layout) return mal_plan_suggest(a, in, argc, argv, e);
   mal_plan *plan = MAL_NEW(a, mal_plan);
   mal_program *program = MAL_NEW(a, mal_program);
   mal_simulate_options options;

@@ -76,7 +76,7 @@ static const char *const plan_examples[] = {
     N_("LoRA fine-tuning"),
     "malha plan llama-3-70b --on 8xa100-80-sxm --layout zero=3,micro-batch=1,recompute=full --train lora",
     N_("Only the numbers"),
-    "malha plan llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=2 --json | jq .layouts[0].tokens_per_s",
+    "malha plan llama-3-8b --on 8xh100-sxm --layout tp=2,zero=1,micro-batch=1 --json | jq .layouts[0].tokens_per_s",
     NULL,
 };
 static const char *const lower_examples[] = {
@@ -175,7 +175,7 @@ static const char *const probe_examples[] = {
     "malha probe",
     N_("A server elsewhere, from what its owner pasted: a machine file and a drawing"),
     "malha probe --from topo.txt smi.xml ibstat.txt -o node.yaml --svg node.svg\n"
-    "malha plan llama-3-8b --on ./node.yaml --layout zero=3,micro-batch=1",
+    "malha plan llama-3-8b --on ./node.yaml --layout tp=2,zero=1,micro-batch=1",
     N_("Which links tensor and pipeline groups would ride on"),
     "malha probe --from topo.txt --layout tp=4,pp=2",
     NULL,
@@ -198,23 +198,6 @@ const mal_verb mal_verbs[] = {
         "Exit status: 0 it fits, in time and in budget (of several machines, one does); 1 it does not; 2 bad usage or "
         "input; 3 a fault."),
      plan_sections, plan_examples},
-    {"lower", mal_cmd_lower, N_("What does each GPU do in a step?"),
-     N_("the step program: blocks, schedule, memory regions"), N_("MODEL --on MACHINE --layout KEYS [OPTION...]"),
-     N_("Shows the program that plan prices: for every class of rank its blocks with their instructions, the schedule "
-        "of "
-        "its stage, and the memory regions with their sizes.\n\n"
-        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
-     lower_sections, lower_examples},
-    {"train", mal_cmd_train, N_("Does it run as planned?"), N_("train a model on this computer by the step program"),
-     N_("MODEL --data FILE[,FILE...] [OPTION...]"),
-     N_("Runs the step program that plan prices, with real numbers, on this computer: ranks are threads, split as "
-        "--layout says. "
-        "Without --layout every split of the ranks is priced and the fastest that fits is taken. In the end memory, "
-        "bytes sent, FLOPs and time of a step stand beside what was planned.\n\n"
-        "MODEL is what plan takes: a name, the path of a config.json, or a description. Weights begin at random, from "
-        "--seed. Precision is fp32, the optimizer AdamW. What the engine cannot run is refused by name.\n\n"
-        "Exit status: 0 done; 1 the loss is not a number any more, or nothing fits; 2 bad usage or input; 3 a fault."),
-     train_sections, train_examples},
     {"simulate", mal_cmd_simulate, N_("What really happens in a step, and when something breaks?"),
      N_("every rank of a step played on the machine's links; faults; weeks with failures"),
      N_("MODEL --on MACHINE --layout KEYS [OPTION...]"),
@@ -231,6 +214,23 @@ const mal_verb mal_verbs[] = {
         "program that "
         "waits in a circle; 3 a fault."),
      simulate_sections, simulate_examples},
+    {"train", mal_cmd_train, N_("Does it run as planned?"), N_("train a model on this computer by the step program"),
+     N_("MODEL --data FILE[,FILE...] [OPTION...]"),
+     N_("Runs the step program that plan prices, with real numbers, on this computer: ranks are threads, split as "
+        "--layout says. "
+        "Without --layout every split of the ranks is priced and the fastest that fits is taken. In the end memory, "
+        "bytes sent, FLOPs and time of a step stand beside what was planned.\n\n"
+        "MODEL is what plan takes: a name, the path of a config.json, or a description. Weights begin at random, from "
+        "--seed. Precision is fp32, the optimizer AdamW. What the engine cannot run is refused by name.\n\n"
+        "Exit status: 0 done; 1 the loss is not a number any more, or nothing fits; 2 bad usage or input; 3 a fault."),
+     train_sections, train_examples},
+    {"lower", mal_cmd_lower, N_("What does each GPU do in a step?"),
+     N_("the step program: blocks, schedule, memory regions"), N_("MODEL --on MACHINE --layout KEYS [OPTION...]"),
+     N_("Shows the program that plan prices: for every class of rank its blocks with their instructions, the schedule "
+        "of "
+        "its stage, and the memory regions with their sizes.\n\n"
+        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
+     lower_sections, lower_examples},
     {"validate", mal_cmd_validate, N_("How far can I trust the numbers?"),
      N_("estimates against published, measured runs"), N_("RUNS.csv [OPTION...]"),
      N_("Predicts every measured run of a table (model, machine, layout, batch and measured speed, one run a row) and "
@@ -240,6 +240,43 @@ const mal_verb mal_verbs[] = {
         "not to fit. docs/validate.md lists the columns; --defaults says what takes the place of blanks.\n\n"
         "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
      validate_sections, validate_examples},
+    {"check", mal_cmd_check, N_("My training is slow: is the node well?"),
+     N_("judge a node: find what is sick, its cost, and what to do"), N_("[FILE...] [OPTION...]"),
+     N_("Judges the live machine, or what was pasted of one: the listings that malha probe reads; logs of nccl-tests, "
+        "NCCL_DEBUG=INFO, ib_write_bw, fio, nvbandwidth and gdsio; kernel logs with XIDs, the Fabric Manager's log, "
+        "environments, and tables of results. Each file is recognised by its content; several are judged together.\n\n"
+        "A finding has its evidence (file and line), the likely cause, what it costs by the model (all-reduce "
+        "bandwidth, a step of "
+        "a reference job) and what to do. Benchmarks are compared with what the machine should give.\n\n"
+        "Exit status: 0 well; 1 an error was found; 2 bad usage or input; 3 a fault."),
+     check_sections, check_examples},
+    {"probe", mal_cmd_probe, N_("What is this machine made of, and where do ranks go on it?"),
+     N_("find out what a node is made of"), N_("[--from FILE...] [OPTION...]"),
+     N_("Finds GPUs, NVLinks and NVSwitches, the PCIe tree, CPUs and NUMA nodes, NICs, drives and memory: of the live "
+        "machine, or "
+        "with --from of one elsewhere, from listings that people paste. Each file is recognised by its content and "
+        "several merge "
+        "into one node: nvidia-smi topo -m, topo -p2p, -q -x and nvlink --status, NCCL's topology XML, lstopo, lspci, "
+        "ibstat, "
+        "/sys/class/infiniband.\n\n"
+        "Shows the node as a tree, and for each rank its GPU, NUMA node, cores and NIC by PCIe distance. What the "
+        "files do not "
+        "say is listed, never guessed.\n\n"
+        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
+     probe_sections, probe_examples},
+    {"design", mal_cmd_design, N_("What must I buy, cable, power and cool?"),
+     N_("a cluster: network, storage, racks, power, cooling, bill of materials"),
+     N_("[MODEL|check] --node NAME [OPTION...]"),
+     N_("Designs the cluster around so many nodes, or around the fewest that reach a training target: switches and "
+        "every cable, storage, racks and floor, power with its "
+        "failures, cooling, and the bill of materials with the rule of each count.\n\n"
+        "--site names racks, power and room: a name of catalog/sites or a YAML file. What contradicts is said: an "
+        "error "
+        "means that the design cannot be built as asked.\n\n"
+        "design check compares the cables of a design with what the network says of itself: missing, crossed, slow and "
+        "extra ones, by leaf and rail.\n\n"
+        "Exit status: 0 it can be built; 1 it cannot; 2 bad usage or input; 3 a fault."),
+     design_sections, design_examples},
     {"data", mal_cmd_data, N_("What do I train on?"), N_("make, convert and look at token files"),
      N_("FILE... [-o FILE] [OPTION...]"),
      N_("Reads token files of Megatron-LM (.bin with .idx), nanoGPT (.bin of 16-bit ids) and llm.c (.bin with a "
@@ -264,43 +301,6 @@ const mal_verb mal_verbs[] = {
         "it was read; what nobody could verify is marked UNVERIFIED.\n\n"
         "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
      catalog_sections, machines_examples},
-    {"design", mal_cmd_design, N_("What must I buy, cable, power and cool?"),
-     N_("a cluster: network, storage, racks, power, cooling, bill of materials"),
-     N_("[MODEL|check] --node NAME [OPTION...]"),
-     N_("Designs the cluster around so many nodes, or around the fewest that reach a training target: switches and "
-        "every cable, storage, racks and floor, power with its "
-        "failures, cooling, and the bill of materials with the rule of each count.\n\n"
-        "--site names racks, power and room: a name of catalog/sites or a YAML file. What contradicts is said: an "
-        "error "
-        "means that the design cannot be built as asked.\n\n"
-        "design check compares the cables of a design with what the network says of itself: missing, crossed, slow and "
-        "extra ones, by leaf and rail.\n\n"
-        "Exit status: 0 it can be built; 1 it cannot; 2 bad usage or input; 3 a fault."),
-     design_sections, design_examples},
-    {"probe", mal_cmd_probe, N_("What is this machine made of, and where do ranks go on it?"),
-     N_("find out what a node is made of"), N_("[--from FILE...] [OPTION...]"),
-     N_("Finds GPUs, NVLinks and NVSwitches, the PCIe tree, CPUs and NUMA nodes, NICs, drives and memory: of the live "
-        "machine, or "
-        "with --from of one elsewhere, from listings that people paste. Each file is recognised by its content and "
-        "several merge "
-        "into one node: nvidia-smi topo -m, topo -p2p, -q -x and nvlink --status, NCCL's topology XML, lstopo, lspci, "
-        "ibstat, "
-        "/sys/class/infiniband.\n\n"
-        "Shows the node as a tree, and for each rank its GPU, NUMA node, cores and NIC by PCIe distance. What the "
-        "files do not "
-        "say is listed, never guessed.\n\n"
-        "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
-     probe_sections, probe_examples},
-    {"check", mal_cmd_check, N_("My training is slow: is the node well?"),
-     N_("judge a node: find what is sick, its cost, and what to do"), N_("[FILE...] [OPTION...]"),
-     N_("Judges the live machine, or what was pasted of one: the listings that malha probe reads; logs of nccl-tests, "
-        "NCCL_DEBUG=INFO, ib_write_bw, fio, nvbandwidth and gdsio; kernel logs with XIDs, the Fabric Manager's log, "
-        "environments, and tables of results. Each file is recognised by its content; several are judged together.\n\n"
-        "A finding has its evidence (file and line), the likely cause, what it costs by the model (all-reduce "
-        "bandwidth, a step of "
-        "a reference job) and what to do. Benchmarks are compared with what the machine should give.\n\n"
-        "Exit status: 0 well; 1 an error was found; 2 bad usage or input; 3 a fault."),
-     check_sections, check_examples},
 };
 const int mal_verb_count = sizeof mal_verbs / sizeof *mal_verbs;
 
