@@ -30,6 +30,18 @@ value() { python3 -c 'import json,sys; v = json.load(open("out")); print(eval("v
 SMALL="llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1,recompute=full --global-batch 64"
 BIG="llama-3-70b --on 8xh100-sxm --layout tp=8,micro-batch=1,recompute=selective --global-batch 64"
 
+# Within the bytes, but with less than 90 %: it may fit, which is no fit anywhere, and what is offered is one.
+MAY="llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1 --seq 7488"
+expect 1 plan $MAY
+shows '^May fit'
+shows 'would make it fit'
+expect 1 plan $MAY --json
+valid "$MAY"
+[ "$(value '["layouts"][0]["fits"]')" = False ] || fail "what may fit is called a fit"
+change=$(value '["remedies"][0]["change"]')
+expect 0 plan $MAY $change
+shows '^Fits'
+
 # It fits.
 expect 0 plan $SMALL --tokens 15T
 narrow "$SMALL"

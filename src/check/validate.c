@@ -40,7 +40,7 @@ void mal_judge(mal_arena *scratch, const mal_row *row, mal_judged *j) {
   j->predicted_s = x.step_s;
   j->low_s = x.step_interval.low;
   j->high_s = x.step_interval.high;
-  j->fits = x.fits;
+  j->fits = x.within;
   j->fit_probability = x.fit_probability;
   j->total_bytes = (double)x.total_bytes;
   j->limit_bytes = (double)x.limit_bytes;

@@ -36,7 +36,8 @@ void mal_price_memory(const mal_program *p, mal_estimate *out) {
   out->memory_interval.low = mal_memory_quantile(profile, (double)out->total_bytes, 0.1);
   out->memory_interval.high = mal_memory_quantile(profile, (double)out->total_bytes, 0.9);
   if (!out->host_fits || !out->nvme_fits) out->fit_probability = 0;
-  out->fits = out->total_bytes <= out->limit_bytes && out->host_fits && out->nvme_fits;
+  out->within = out->total_bytes <= out->limit_bytes && out->host_fits && out->nvme_fits;
+  out->fits = out->within && out->fit_probability >= mal_fit_confidence;
 }
 
 static void set_interval(const mal_plan *plan, const mal_step_time *step, mal_estimate *out) {
@@ -115,7 +116,7 @@ static char *why_not(mal_arena *a, const mal_estimate *e, int64_t pp) {
 }
 
 static char *why(mal_arena *a, const mal_estimate *e, int64_t pp) {
-  if (!e->fits) return why_not(a, e, pp);
+  if (!e->within) return why_not(a, e, pp);
   int first = largest(e->time_s, 0, MAL_TIME_CAUSES), second = -1;
   for (int c = 0; c < MAL_TIME_CAUSES; c++)
     if (c != first && (second < 0 || e->time_s[c] > e->time_s[second])) second = c;

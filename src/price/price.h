@@ -23,8 +23,9 @@ typedef struct mal_interval {
 } mal_interval; /* 10th and 90th percentile */
 
 typedef struct mal_estimate {
-  bool fits;                        /* the estimate is within the limit */
-  double fit_probability;           /* the peak is: risk.h */
+  bool fits;              /* fit_probability is mal_fit_confidence or more (risk.h): the one rule of every verdict */
+  bool within;            /* the estimates of GPU memory, host memory and drives hold; it may fit */
+  double fit_probability; /* the peak is: risk.h */
   mal_interval memory_interval;     /* of total_bytes */
   int64_t limit_bytes, total_bytes; /* worst stage; limit = GPU memory the driver leaves */
   int worst_stage;

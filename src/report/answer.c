@@ -10,7 +10,7 @@ mal_status mal_answer_find(mal_arena *arena, mal_answer *a, bool remedies, mal_e
 }
 
 bool mal_answer_fits(const mal_answer *a) {
-  return a->status == MAL_OK && a->estimate.fits && a->estimate.host_fits && a->estimate.nvme_fits;
+  return a->status == MAL_OK && (a->search ? a->search->count > 0 : a->estimate.fits);
 }
 
 bool mal_answer_in_time(const mal_answer *a) {

@@ -24,6 +24,7 @@ enum { MAL_ANSWER_VERSION = 1 }; /* of docs/schema/plan.json */
 
 /* Lowers and prices a->plan; remedies only when asked for and it does not fit. */
 mal_status mal_answer_find(mal_arena *arena, mal_answer *a, bool remedies, mal_error *e);
+/* A search takes only what holds with the probability asked for; a layout that was given must hold with mal_fit_confidence. */
 bool mal_answer_fits(const mal_answer *a);
 /* The target is reached before the deadline, and for the budget; true when none was given. */
 bool mal_answer_in_time(const mal_answer *a);

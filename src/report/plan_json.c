@@ -136,12 +136,12 @@ static void put_speed(json_t *o, const mal_job *j, const mal_estimate *e) {
   put(o, "target", target_json(j, e));
 }
 
-static json_t *layout_json(mal_arena *a, const mal_plan *p, const mal_estimate *e, bool fits) {
+static json_t *layout_json(mal_arena *a, const mal_plan *p, const mal_estimate *e) {
   json_t *o = json_object();
   put_text(o, "layout", mal_plan_layout(a, p));
   put(o, "degrees", mal_options_json(mal_layout_options, mal_layout_option_count, &p->layout));
   put_text(o, "batch", p->arithmetic);
-  put(o, "fits", json_boolean(fits));
+  put(o, "fits", json_boolean(e->fits));
   put_real(o, "fit_probability", e->fit_probability);
   put(o, "host_fits", json_boolean(e->host_fits));
   put(o, "nvme_fits", json_boolean(e->nvme_fits));
@@ -156,7 +156,7 @@ static json_t *remedies_json(mal_arena *a, const mal_answer *answer) {
   json_t *list = json_array();
   for (int i = 0; i < answer->n_remedies; i++) {
     const mal_remedy *r = &answer->remedies[i];
-    json_t *o = layout_json(a, &r->plan, &r->estimate, r->estimate.fits);
+    json_t *o = layout_json(a, &r->plan, &r->estimate);
     put_text(o, "change", r->change);
     put_text(o, "words", r->words);
     json_array_append_new(list, o);
@@ -179,15 +179,15 @@ static json_t *answer_json(mal_arena *a, const mal_answer *answer) {
   put(o, "machine", machine_json(a, p));
   put(o, "job", mal_options_json(mal_job_options, mal_job_option_count, &p->job));
   put(o, "profile", profile_json(p));
-  json_array_append_new(layouts, layout_json(a, p, &answer->estimate, mal_answer_fits(answer)));
+  json_array_append_new(layouts, layout_json(a, p, &answer->estimate));
   for (int i = 1; answer->search && i < answer->search->count; i++) {
     const mal_choice *f = &answer->search->best[i];
-    json_array_append_new(layouts, layout_json(a, &f->plan, &f->estimate, f->estimate.fits));
+    json_array_append_new(layouts, layout_json(a, &f->plan, &f->estimate));
   }
   if (answer->search) put(o, "search", mal_report_search_json(answer->search));
   if (answer->against) {
     const mal_choice *f = answer->against;
-    put(o, "against", layout_json(a, &f->plan, &f->estimate, f->estimate.fits));
+    put(o, "against", layout_json(a, &f->plan, &f->estimate));
   }
   put(o, "layouts", layouts);
   put(o, "remedies", remedies_json(a, answer));

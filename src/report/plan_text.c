@@ -1,7 +1,6 @@
 /* One plan for people: what was asked, does it fit, where memory and time go, how fast, what it costs. */
 #include "core/units.h"
 #include "job/types.h"
-#include "price/risk.h"
 #include "report/answer.h"
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +114,7 @@ static void put_verdict(mal_page *p, const mal_answer *a) {
                   (long long)a->plan.machine.gpus_per_node, e->host_fits ? _("the drives") : _("the memory")));
     return;
   }
-  bool sure = e->fit_probability >= mal_fit_confidence;
+  bool sure = e->fits;
   const char *verdict = sure ? _("Fits: ") : _("May fit: ");
   const char *probability = e->fit_probability > 0.99 ? _("over 99 %") : percent(p->arena, e->fit_probability);
   mal_page_styled(p, sure ? MAL_GOOD : MAL_WARN, "%s", verdict);
@@ -276,7 +275,7 @@ void mal_report_plan(mal_page *p, const mal_answer *a) {
   put_question(p, a);
   put_verdict(p, a);
   put_memory(p, a);
-  if (mal_answer_fits(a)) {
+  if (a->estimate.within) {
     put_time(p, a);
     put_speed(p, a);
     put_cost(p, a);
@@ -285,8 +284,8 @@ void mal_report_plan(mal_page *p, const mal_answer *a) {
     mal_page_put(p, _("\nWere memory no limit: "));
     mal_page_put(p, _("%s a step, %s tokens/s\n"), mal_show_time(a->estimate.step_s),
                  mal_show_int((int64_t)(a->estimate.tokens_per_s + 0.5)));
-    put_remedies(p, a);
   }
+  if (!mal_answer_fits(a)) put_remedies(p, a);
   if (a->search) mal_report_search(p, a);
   put_unverified(p, a);
   put_again(p, a->command);
@@ -298,7 +297,8 @@ static const char *fits_words(mal_arena *arena, const mal_answer *a) {
   const mal_estimate *e = &a->estimate;
   if (e->total_bytes > e->limit_bytes)
     return mal_print(arena, _("no: +%s"), mal_show_bytes((double)(e->total_bytes - e->limit_bytes)));
-  return mal_answer_fits(a) ? _("yes") : _("no: host");
+  if (!e->within) return _("no: host");
+  return e->fits ? _("yes") : mal_print(arena, _("maybe: %.0f %%"), 100 * e->fit_probability);
 }
 
 void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) {
@@ -315,19 +315,20 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
     mal_page_put(p, "\n");
   }
   mal_table t;
-  bool refused = false, target = first && first->estimate.tokens_to_target > 0;
+  bool refused = false, maybe = false, target = first && first->estimate.tokens_to_target > 0;
   mal_table_init(&t, p->arena, 0, "llrrrrr");
   mal_table_row(&t, MAL_DIM, _("machine"), _("fits"), _("step"), "tokens/s", "USD/Mtok", "kWh/Mtok",
                 target ? mal_show_count(first->estimate.tokens_to_target) : "MFU");
   for (int i = 0; i < count; i++) {
     const mal_answer *a = &answers[i];
     const mal_estimate *e = &a->estimate;
-    refused |= !a->status && !mal_answer_fits(a);
+    refused |= !a->status && !e->within;
+    maybe |= !a->status && e->within && !e->fits;
     if (a->status)
       mal_table_row(&t, MAL_WARN, a->asked, _("no such split"), "", "", "", "", "");
     else
-      mal_table_row(&t, mal_answer_fits(a) ? MAL_PLAIN : MAL_WARN, a->asked, fits_words(p->arena, a),
-                    mal_show_time(e->step_s), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
+      mal_table_row(&t, e->fits ? MAL_PLAIN : MAL_WARN, a->asked, fits_words(p->arena, a), mal_show_time(e->step_s),
+                    mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
                     e->usd_per_mtoken > 0 ? mal_print(p->arena, "%.3g", e->usd_per_mtoken) : "-",
                     mal_print(p->arena, "%.3g", e->kwh_per_mtoken),
                     target ? mal_show_time(e->time_to_target_s) : mal_print(p->arena, "%.1f %%", 100 * e->mfu));
@@ -347,6 +348,9 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
   if (first) {
     mal_page_put(p, "\n");
     if (refused) mal_page_field(p, LABEL, _("no"), "%s", _("does not fit; speed and cost as if memory were no limit"));
+    if (maybe)
+      mal_page_field(p, LABEL, _("maybe"), "%s",
+                     _("may fit: the probability is under 90 %, and only with that is it a fit"));
     if (target)
       mal_page_field(p, LABEL, mal_show_count(first->estimate.tokens_to_target), "%s",
                      _("time for so many tokens, failures and restarts included"));

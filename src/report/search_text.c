@@ -56,7 +56,7 @@ static void put_against(mal_page *p, const mal_answer *a) {
   const char *layout = mal_spaced(p->arena, mal_plan_layout(p->arena, &f->plan));
   mal_page_put(p, "\n");
   mal_page_field(p, LABEL, _("against"), "%s", layout);
-  if (!e->fits || e->fit_probability < mal_fit_confidence)
+  if (!e->fits)
     mal_page_field(p, LABEL, "", _("needs %s of %s: it holds with a probability of %.0f %%"),
                    mal_show_bytes((double)e->total_bytes), mal_show_bytes((double)e->limit_bytes),
                    100 * e->fit_probability);
