@@ -103,9 +103,9 @@ const char *malha_plan_json(malha_plan *plan);
 /* Set size to sizeof(malha_estimate) before the call: a library older or newer than the program fills what both know. */
 typedef struct malha_estimate {
   size_t size;
-  int32_t fits;                               /* 1: holds with a probability of 0.9 or more, offloaded states included */
-  double fit_probability;                     /* that GPU memory holds in spite of the spread of such estimates */
-  double memory_bytes;                        /* of the fullest GPU, and what it has */
+  int32_t fits;           /* 1: holds with a probability of 0.9 or more, offloaded states included */
+  double fit_probability; /* that GPU memory holds in spite of the spread of such estimates */
+  double memory_bytes;    /* of the fullest GPU, and what it has */
   double memory_low_bytes, memory_high_bytes; /* 10th and 90th percentile */
   double limit_bytes;
   double step_s;                  /* one optimizer step */
