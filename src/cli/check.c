@@ -9,8 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
 typedef struct options {
   const char *on, *junit, *prometheus;
   double watch_s;

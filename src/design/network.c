@@ -74,7 +74,8 @@ static int64_t spines_of(const mal_network *n, int64_t pod) {
 
 /* Links from one pod to one core group. */
 static int64_t links_to_group(const mal_network *n, int64_t spines) {
-  return n->ask.leaf->ports / 2 / (n->groups / spines);
+  int64_t each = spines > 0 ? n->groups / spines : 0; /* groups that one spine goes to */
+  return each > 0 ? n->ask.leaf->ports / 2 / each : 0;
 }
 
 static bool cores_suffice(mal_network *n, int64_t cores) {
@@ -247,7 +248,7 @@ static void leaf_links(writer *w) {
   const mal_network *n = w->n;
   int64_t first = 0;
   for (int64_t pod = 0; pod < n->pods; pod++) {
-    int64_t spines = spines_of(n, pod), each = n->up / spines;
+    int64_t spines = spines_of(n, pod), each = spines > 0 ? n->up / spines : 0;
     for (int64_t l = 0; l < pod_size(n, pod); l++)
       for (int64_t s = 0; s < spines; s++)
         for (int64_t j = 0; j < each; j++)

@@ -27,7 +27,7 @@ static void put_run(mal_writing *w, long from, long to) {
 static const char *share_of(mal_arena *a, const char *list, int which, int parts) {
   mal_writing w = {.arena = a};
   int *cpus = MAL_ARRAY(a, int, CPUS_MAX), shortest, n = expand(list, cpus, &shortest);
-  if (n < parts) return list;
+  if (parts < 1 || n < parts) return list;
   int runs = shortest >= parts ? 0 : 1; /* 0: by runs; 1: by position */
   for (int first = 0, last; first < n; first = last + 1) {
     for (last = first; last + 1 < n && cpus[last + 1] == cpus[last] + 1; last++) continue;

@@ -129,7 +129,7 @@ static void info(nccl_log *n, const char *text, int line) {
       n->network = mal_trimmed(n->h->arena, text + 14, strlen(text + 14));
       n->network_line = line;
     }
-  } else if ((at = strstr(text, "GPU Direct RDMA Disabled"))) {
+  } else if (strstr(text, "GPU Direct RDMA Disabled")) {
     const char *hca = strstr(text, "HCA");
     n->h->judged[MAL_RULE_GPUDIRECT] = true;
     mal_find(n->h, MAL_RULE_GPUDIRECT, MAL_SEV_ERROR, "", at_line(n, line),
@@ -141,7 +141,7 @@ static void info(nccl_log *n, const char *text, int line) {
     n->h->judged[MAL_RULE_GPUDIRECT] = true;
   } else if (strstr(text, " set by environment to ")) {
     setting(n, text, line);
-  } else if ((at = strstr(text, " coll channels, "))) {
+  } else if (strstr(text, " coll channels, ")) {
     n->coll_channels = atoi(text);
     const char *nvls = strstr(text, " nvls channels");
     while (nvls && nvls > text && (isdigit((unsigned char)nvls[-1]))) nvls--;

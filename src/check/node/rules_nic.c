@@ -34,7 +34,7 @@ static void judge_distance(mal_health *h, const ways *w) {
   h->judged[MAL_RULE_NIC_DISTANCE] = true;
   bool most = 2 * w->on_switch > w->known;
   for (int i = 0; i < w->n; i++) {
-    if (w->best[i] == MAL_PATH_UNKNOWN || w->best[i] <= MAL_PATH_PXB) continue;
+    if (w->best[i] <= MAL_PATH_PXB) continue; /* near, or not known */
     bool far = w->best[i] == MAL_PATH_SYS;
     if (!w->on_switch && !far) continue; /* no GPU has a nearer one: built so */
     const mal_part *nic = w->rails[w->near[i]];

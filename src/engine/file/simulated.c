@@ -95,7 +95,7 @@ static void apply(entry **entries, int *n, const pending_name *change) {
     *entries = grown(*entries, *n, sizeof **entries);
     i = (*n)++;
   }
-  (*entries)[i] = change->set;
+  (*entries)[i] = change->set; /* NOLINT(clang-analyzer-unix.Malloc): grown makes room for one more */
 }
 
 /* The folder that a path lies in, and its last name; -1: there is none. */
