@@ -66,7 +66,8 @@ static void work_all(crew *c, int phase) {
   int started = 1;
   c->phase = phase;
   atomic_store(&c->next, 0);
-  for (int i = 0; i < c->threads; i++) hands[i] = (hand){c, &c->workers[i]};
+  hands[0] = (hand){c, &c->workers[0]};
+  for (int i = 1; i < c->threads; i++) hands[i] = (hand){c, &c->workers[i]};
   while (started < c->threads && pthread_create(&threads[started], NULL, work, &hands[started]) == 0) started++;
   work(&hands[0]);
   for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
