@@ -235,7 +235,7 @@ static bool judge(mal_worker *w, const mal_pipeline *at, const leaf *x, const ma
   if (!mal_fits_well(w->options, &estimate) && !w->anything) return false;
   w->fitting++;
   if (!enter) return true;
-  if ((status = mal_price(&w->scratch, &program, &estimate, &e)) != MAL_OK) return fault(w, &e), false;
+  if (mal_price(&w->scratch, &program, &estimate, &e) != MAL_OK) return fault(w, &e), false;
   mal_entry entry = {.layout = l, .plan = w->at->profile, .score = mal_score(w->options->objective, &estimate)};
   entry.score *= dearness(w, shard);
   entry.bytes = estimate.total_bytes;
@@ -335,10 +335,10 @@ static bool is_surely_large(const mal_worker *w, mal_question *q, const mal_shar
   return too_large(w, q, kit, ends, &bytes);
 }
 
-static verdict try_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_question *q, int shard) {
+static verdict weigh_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_question *q, int shard,
+                           mal_visible *visible) {
   const mal_class_end *ends[MAL_CLASSES];
   mal_error e;
-  mal_visible visible;
   const mal_shard_kit *whole = whole_for(w, at);
   q->visible = NULL;
   if (whole && is_surely_large(w, q, whole, &at->shards[shard], x->partly)) return V_LARGE;
@@ -354,8 +354,8 @@ static verdict try_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_que
   q->visible = NULL;
   if (at->shards[shard].zero >= 2) {
     mal_arena_reset(&w->scratch);
-    mal_visible_of(&w->scratch, q->kit, q->layers, q->plain, kit, &visible);
-    q->visible = &visible;
+    mal_visible_of(&w->scratch, q->kit, q->layers, q->plain, kit, visible);
+    q->visible = visible;
   }
   q->recomputed = x->partly ? 0 : -1;
   if (mal_contest_over(w->contest, dearer * least_of(w, q, mal_bound_step(q, kit, ends), 0))) return V_OVER;
@@ -368,6 +368,13 @@ static verdict try_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_que
   if (mal_contest_over(w->contest, dearer * least_of(w, q, mal_bound_step(q, kit, ends), bytes))) return V_OVER;
   if (x->partly) return try_partly(w, at, x, &at->shards[shard], from, all);
   return judge(w, at, x, &at->shards[shard], -1, true) ? V_FITS : V_LARGE;
+}
+
+static verdict try_shard(mal_worker *w, mal_pipeline *at, const leaf *x, mal_question *q, int shard) {
+  mal_visible visible;
+  verdict v = weigh_shard(w, at, x, q, shard, &visible);
+  q->visible = NULL;
+  return v;
 }
 
 static bool offloads_less(const mal_shard *x, const mal_shard *than) {
