@@ -76,6 +76,11 @@ static mal_estimate quick(const char *model, const char *machine, const char *pr
   priced p;
   price(&p, model, machine, profile, layout, job);
   mal_estimate e = p.e;
+  static char classes[16][64]; /* outlive the arena */
+  static int next;
+  char *kept = classes[next++ % 16];
+  snprintf(kept, sizeof *classes, "%s", e.interval_class ? e.interval_class : "");
+  e.interval_class = kept;
   e.why = NULL;
   mal_arena_free(&p.a);
   return e;
