@@ -74,7 +74,7 @@ refused() {
 "$MALHA" train $model $small --steps 1000000 >page 2>err &
 pid=$!
 sleep 2
-kill -INT $pid
+kill -TERM $pid # as Ctrl-C; INT itself is ignored by what a script runs in the background
 wait $pid || fail "interrupted: $?"
 grep -q 'Planned against measured' page || fail "no summary after an interruption"
 exit $failed

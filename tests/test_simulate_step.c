@@ -39,7 +39,7 @@ static bool draw(mal_arena *a, drawn *d) {
   int ep = strstr(model, "mixtral") || strstr(model, "a3b") ? PICK(degrees) : 1;
   int64_t accumulation = 1 + below(24);
   const char *schedule = PICK(schedules);
-  char layout[256], more[64] = "";
+  char layout[320], more[128] = "";
   if (pp > 1 && strcmp(schedule, "interleaved") == 0) snprintf(more, sizeof more, ",vpp=%d", 2), accumulation *= pp;
   if (pp > 1 && strcmp(schedule, "dualpipe") == 0) accumulation = 2 * (pp + accumulation);
   if (below(4) == 0) strcat(more, ",overlap-dp-grad=off");
