@@ -60,7 +60,7 @@ printf '%s\n' "$answer" | sed -n '/^Planned/,/^$/p'
 
 title "Next"
 cat <<'END'
-  malha plan llama-3-8b --on 8xh100-sxm        a layout to start from
+  malha plan llama-3-8b --on 8xh100-sxm        the best layout of all
   malha models llama-3-70b                     weights, parameter count, source
   malha machines h100-80-sxm                   every value and who says so
   malha                                        all commands

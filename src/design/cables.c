@@ -54,14 +54,6 @@ static const char *port_name(mal_arena *a, const mal_switch *s, int64_t port) {
                    (long long)((port - 1) % s->ports_per_cage + 1));
 }
 
-/* HCA of a rail: from the chassis' list, else by index. */
-static const char *hca(mal_arena *a, const mal_chassis *c, int64_t rail) {
-  const char *at = c->rails;
-  for (int64_t i = 0; at && i < rail; i++) at = (at = strchr(at, ',')) ? at + 1 : NULL;
-  if (!at) return mal_print(a, "mlx5_%lld", (long long)rail);
-  return mal_print(a, "%.*s", (int)strcspn(at, ","), at);
-}
-
 static void add_network(writer *w, const mal_network *n, const char *name, bool storage) {
   mal_arena *a = w->arena;
   int64_t count;
@@ -69,7 +61,7 @@ static void add_network(writer *w, const mal_network *n, const char *name, bool 
   for (int64_t i = 0; i < count; i++) {
     const mal_link *l = &links[i];
     bool host = l->from.kind < MAL_DEV_LEAF, rail = l->from.kind == MAL_DEV_NODE && !storage;
-    const char *from_port = rail   ? hca(a, w->d->chassis, l->rail)
+    const char *from_port = rail   ? mal_chassis_hca(a, w->d->chassis, l->rail)
                             : host ? mal_print(a, "%s%lld", storage ? "storage" : "port", (long long)l->from_port)
                                    : port_name(a, n->ask.leaf, l->from_port);
     add(w, n->ask.leaf,

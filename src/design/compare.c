@@ -133,12 +133,6 @@ static void judge(comparer *c, const expected_link *x) {
   add(c, fault);
 }
 
-static const char *adapter(mal_arena *a, const mal_design *d, int64_t rail) {
-  const char *at = d->chassis->rails;
-  for (int64_t i = 0; at && i < rail; i++) at = (at = strchr(at, ',')) ? at + 1 : NULL;
-  return at ? mal_print(a, "%.*s", (int)strcspn(at, ","), at) : mal_print(a, "mlx5_%lld", (long long)rail);
-}
-
 static void compare_network(comparer *c, const mal_network *n, const char *name, bool rails) {
   mal_arena *a = c->arena;
   int64_t count;
@@ -148,7 +142,7 @@ static void compare_network(comparer *c, const mal_network *n, const char *name,
     expected_link x = {.link = l,
                        .from = mal_device_label(a, n, l->from),
                        .to = mal_device_label(a, n, l->to),
-                       .part = rails && l->rail >= 0 ? adapter(a, c->d, l->rail) : NULL,
+                       .part = rails && l->rail >= 0 ? mal_chassis_hca(a, c->d->chassis, l->rail) : NULL,
                        .network = name,
                        .bytes_per_s =
                            l->tier == MAL_TIER_NODE ? n->link_bytes_per_s : n->ask.leaf->port_bytes_per_s.value};

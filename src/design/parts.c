@@ -107,3 +107,10 @@ void mal_chassis_each(const mal_chassis *c, void (*visit)(void *, const char *, 
   mal_chassis copy = *c;
   mal_fields_each(chassis_table, &copy, pass_on, &(each){visit, context});
 }
+
+const char *mal_chassis_hca(mal_arena *a, const mal_chassis *c, int64_t rail) {
+  const char *at = c->rails;
+  for (int64_t i = 0; at && i < rail; i++) at = (at = strchr(at, ',')) ? at + 1 : NULL;
+  if (!at) return mal_print(a, "mlx5_%lld", (long long)rail);
+  return mal_print(a, "%.*s", (int)strcspn(at, ","), at);
+}

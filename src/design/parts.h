@@ -38,6 +38,9 @@ mal_status mal_switch_load(mal_arena *a, const char *name, mal_switch **out, mal
 /* A node without a file of its own takes that of its GPU's default node; generic when there is none. */
 mal_status mal_chassis_load(mal_arena *a, const mal_node *node, mal_chassis **out, mal_error *e);
 
+/* HCA of a rail, "mlx5_3": from the chassis' list, else by index. */
+const char *mal_chassis_hca(mal_arena *a, const mal_chassis *c, int64_t rail);
+
 /* Visits every value, for showing sources and what is unverified. */
 void mal_switch_each(const mal_switch *s, void (*visit)(void *, const char *, const mal_value *), void *context);
 void mal_chassis_each(const mal_chassis *c, void (*visit)(void *, const char *, const mal_value *), void *context);

@@ -11,6 +11,7 @@ enum { LEAF_TO_CORE = MAL_INBAND_UPLINKS, LEAF_TO_PARTNER = 2, OOB_UPLINKS = 2, 
 /* Management servers of a cluster, each with two in-band ports and one BMC (the same bill). */
 enum { MANAGEMENT_SERVERS = 4, MANAGEMENT_PORTS = 2 };
 
+/* An ordinary 2U server; its size and draw are judgement. */
 static const mal_unit management = {.model = "management server",
                                     .kind = MAL_UNIT_MANAGEMENT,
                                     .ru = 2,
@@ -20,7 +21,7 @@ static const mal_unit management = {.model = "management server",
                                     .max_w = 800,
                                     .supplies = 2,
                                     .supplies_full = 1};
-/* UFM appliance: 1U, 17 kg, 689 W, 1+1 supplies (NVIDIA UFM Enterprise appliance). */
+/* UFM appliance: 1U, 17 kg, 689 W at most, 1+1 supplies (NVIDIA UFM Enterprise appliance); draw below the most is judgement. */
 static const mal_unit manager = {.model = "UFM appliance",
                                  .kind = MAL_UNIT_FABRIC_MANAGER,
                                  .ru = 1,
@@ -77,13 +78,16 @@ static mal_unit switch_unit(const mal_switch *s, int kind, bool leaf) {
                     .supplies_full = s->supplies.value > 1 ? (int64_t)s->supplies.value / 2 : 1};
 }
 
+/* Of the most that a storage server draws, at rest and under the load of training. Judgement: no measurement was read. */
+static const double server_idle_share = 0.5, server_training_share = 0.7;
+
 static mal_unit server_unit(const mal_storage_server *s) {
   return (mal_unit){.model = s->name,
                     .kind = MAL_UNIT_STORAGE_SERVER,
                     .ru = s->ru.value,
                     .kg = s->weight_kg.value,
-                    .idle_w = s->max_w.value / 2,
-                    .training_w = s->max_w.value * 0.7,
+                    .idle_w = s->max_w.value * server_idle_share,
+                    .training_w = s->max_w.value * server_training_share,
                     .max_w = s->max_w.value,
                     .supplies = (int64_t)s->supplies.value,
                     .supplies_full = (int64_t)(s->supplies.value + 1) / 2};

@@ -1,5 +1,6 @@
 #include "job/job.h"
 #include "core/file.h"
+#include "core/option_file.h"
 #include "core/yaml.h"
 #include <assert.h>
 #include <string.h>
@@ -53,7 +54,7 @@ const mal_option mal_job_options[] = {
 };
 const int mal_job_option_count = sizeof mal_job_options / sizeof *mal_job_options;
 
-enum { OPTIONS = sizeof mal_job_options / sizeof *mal_job_options, VALUE_MAX = 4096 };
+enum { OPTIONS = sizeof mal_job_options / sizeof *mal_job_options };
 
 void mal_job_default(mal_job *j) {
   *j = (mal_job){
@@ -62,27 +63,6 @@ void mal_job_default(mal_job *j) {
       .usd_per_kwh = -1,
       .pue = 1.3,
   };
-}
-
-/* Every option as optional text under its name, and under the name with '_' for '-': so job.yaml and the command line
- * are read by the same parsers. option[i] is the option of field i. */
-static const cyaml_schema_field_t *job_schema(mal_arena *a, int option[2 * OPTIONS], int *count) {
-  cyaml_schema_field_t *fields = MAL_ARRAY(a, cyaml_schema_field_t, 2 * OPTIONS + 1);
-  *count = 0;
-  for (int i = 0; i < 2 * OPTIONS; i++) {
-    char *key = mal_copy(a, mal_job_options[i / 2].name);
-    if (i % 2 && !strchr(key, '-')) continue;
-    for (char *c = key; i % 2 && *c; c++)
-      if (*c == '-') *c = '_';
-    option[*count] = i / 2;
-    fields[*count].key = key;
-    fields[*count].data_offset = (uint32_t)((size_t)*count * sizeof(char *));
-    fields[(*count)++].value = (cyaml_schema_value_t){.type = CYAML_STRING,
-                                                      .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
-                                                      .data_size = 1,
-                                                      .string = {0, VALUE_MAX}};
-  }
-  return fields;
 }
 
 static mal_status check_bounds(const mal_job *j, const char **key, mal_error *e) {
@@ -108,22 +88,10 @@ mal_status mal_job_check(const mal_job *j, const char **key, mal_error *e) {
 }
 
 mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_job *j, mal_error *e) {
-  int option[2 * OPTIONS], count;
-  const cyaml_schema_field_t *fields = job_schema(a, option, &count);
-  const cyaml_schema_value_t schema = {.type = CYAML_MAPPING,
-                                       .flags = CYAML_FLAG_POINTER,
-                                       .data_size = (uint32_t)((size_t)count * sizeof(char *)),
-                                       .mapping.fields = fields};
-  void *data;
-  mal_status s = mal_yaml_parse(path, text, length, &schema, &data, e);
-  if (s != MAL_OK) return s;
-  char **values = data;
-  for (int i = 0; i < count && s == MAL_OK; i++)
-    if (values[i])
-      s = mal_option_set(mal_job_options, OPTIONS, mal_job_options[option[i]].name, mal_copy(a, values[i]), j, e);
-  mal_yaml_free(&schema, data);
   const char *key;
-  if (s == MAL_OK) s = check_bounds(j, &key, e); /* flags may yet bring the tokens of a deadline */
+  mal_status s = mal_options_read_text(a, path, text, length, mal_job_options, OPTIONS, j, e);
+  if (s != MAL_OK) return s;
+  s = check_bounds(j, &key, e); /* flags may yet bring the tokens of a deadline */
   return s == MAL_OK ? s : mal_fail_in(e, "%s", path);
 }
 

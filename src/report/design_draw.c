@@ -187,9 +187,7 @@ static void stage(mal_writing *w, double x, double y, const char *style, const c
   mal_svg_text(w, x + 75, y + 40, 'm', "on", "%s", value);
 }
 
-static const char *kw(mal_arena *a, double w) {
-  return w >= 1e6 ? mal_print(a, "%.2f MW", w / 1e6) : mal_print(a, "%.1f kW", w / 1e3);
-}
+static const char *watts(double w) { return mal_show_rate(w, "W"); }
 
 void mal_draw_power(mal_writing *w, const mal_design *d) {
   mal_arena *a = w->arena;
@@ -198,8 +196,8 @@ void mal_draw_power(mal_writing *w, const mal_design *d) {
   double height = 80 + (double)feeds * 74;
   mal_svg_begin(w, 960, height, "power, one-line");
   double middle = height / 2 - 27;
-  stage(w, 10, middle - 50, "src", "utility", kw(a, d->peak.total_w * s->pue));
-  stage(w, 10, middle + 50, "src", "generator", kw(a, d->generator_w));
+  stage(w, 10, middle - 50, "src", "utility", watts(d->peak.total_w * s->pue));
+  stage(w, 10, middle + 50, "src", "generator", watts(d->generator_w));
   mal_svg_line(w, 160, middle - 23, 200, middle + 27, "wire");
   mal_svg_line(w, 160, middle + 77, 200, middle + 27, "wire");
   stage(w, 200, middle, "src", "UPS", mal_print(a, "%.0f kWh, %g min", d->ups_wh / 1e3, s->ups_minutes));
@@ -219,7 +217,7 @@ void mal_draw_power(mal_writing *w, const mal_design *d) {
     mal_svg_box(w, 650, middle - 33 + (double)i * tall, 130, tall - 4, "u node", NULL);
     if (tall > 18)
       mal_svg_text(w, 715, middle - 33 + ((double)i + 0.5) * tall + 2, 'm', "on tiny", "%s, %.0f supplies",
-                   kw(a, d->chassis->max_w.value), d->chassis->supplies.value);
+                   watts(d->chassis->max_w.value), d->chassis->supplies.value);
   }
   mal_svg_text(w, 800, middle - 10, 's', "small", "redundancy %s", mal_redundancy_name[s->redundancy]);
   mal_svg_text(w, 800, middle + 10, 's', "small", "worst failure: a line");

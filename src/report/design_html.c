@@ -56,9 +56,7 @@ static void heading(mal_writing *w, const char *text) {
   mal_write(w, "</h2>\n");
 }
 
-static const char *kw(mal_arena *a, double w) {
-  return w >= 1e6 ? mal_print(a, "%.2f MW", w / 1e6) : mal_print(a, "%.1f kW", w / 1e3);
-}
+static const char *watts(double w) { return mal_show_rate(w, "W"); }
 
 static void put_cards(mal_writing *w, const mal_design *d) {
   mal_arena *a = w->arena;
@@ -74,7 +72,7 @@ static void put_cards(mal_writing *w, const mal_design *d) {
     card(w, mal_show_rate(d->compute.bisection_bytes_per_s, "B/s"), _("bisection, one direction"));
     card(w, mal_show_int(d->storage.servers), _("storage servers"));
   }
-  card(w, kw(a, d->peak.total_w), mal_print(a, _("peak; %s while training"), kw(a, d->training.total_w)));
+  card(w, watts(d->peak.total_w), mal_print(a, _("peak; %s while training"), watts(d->training.total_w)));
   card(w, mal_print(a, "%.0f t", d->cooling.tons), mal_print(a, _("of cooling: %s"), d->cooling.method));
   mal_write(w, "</div>\n");
 }

@@ -5,9 +5,7 @@
 
 enum { LABEL = 12 };
 
-static const char *kw(mal_arena *a, double w) {
-  return w >= 1e6 ? mal_print(a, "%.2f MW", w / 1e6) : mal_print(a, w >= 1e5 ? "%.0f kW" : "%.1f kW", w / 1e3);
-}
+static const char *watts(double w) { return mal_show_rate(w, "W"); }
 static const char *gbs(double x) { return mal_show_rate(x, "B/s"); }
 static const char *count(int64_t n) { return mal_show_int(n); }
 
@@ -134,9 +132,8 @@ static void put_storage(mal_page *p, const mal_design *d) {
 /* --- racks, power, cooling ------------------------------------------------------------------------------------------- */
 
 static void power_row(mal_table *t, const char *name, const mal_power_sum *s) {
-  mal_arena *a = t->arena;
-  mal_table_row(t, MAL_PLAIN, name, kw(a, s->nodes_w), kw(a, s->switches_w), kw(a, s->storage_w),
-                kw(a, s->management_w), kw(a, s->total_w));
+  mal_table_row(t, MAL_PLAIN, name, watts(s->nodes_w), watts(s->switches_w), watts(s->storage_w),
+                watts(s->management_w), watts(s->total_w));
 }
 
 static void put_racks(mal_page *p, const mal_design *d) {
@@ -167,7 +164,7 @@ static void put_racks(mal_page *p, const mal_design *d) {
   power_row(&t, _("peak"), &d->peak);
   mal_table_put(&t, p);
   put_line(p, mal_print(a, _("Facility %s at PUE %g; UPS %.0f kWh for %g min, generator %s; %.1f MWh a day."),
-                        kw(a, d->peak.total_w * s->pue), s->pue, d->ups_wh / 1e3, s->ups_minutes, kw(a, d->generator_w),
+                        watts(d->peak.total_w * s->pue), s->pue, d->ups_wh / 1e3, s->ups_minutes, watts(d->generator_w),
                         d->energy_wh_per_day / 1e6));
   if (s->per_kwh > 0 || s->kg_co2_per_kwh > 0)
     put_line(p, mal_print(a, _("A day costs %s %.0f of energy and gives %.0f kg of CO2."), s->currency, d->cost_per_day,
@@ -179,12 +176,12 @@ static void put_racks(mal_page *p, const mal_design *d) {
                 mal_print(a,
                           _("%s of heat, %s BTU/h, %.0f tons; %.1f m3/s (%s CFM) of air warmed by %g K%s; densest rack "
                             "%s: %s."),
-                          kw(a, c->heat_w), count((int64_t)c->btu_per_h), c->tons, c->airflow_m3_per_s,
+                          watts(c->heat_w), count((int64_t)c->btu_per_h), c->tons, c->airflow_m3_per_s,
                           count((int64_t)(c->airflow_m3_per_s * 2118.88)), d->site.rise_c,
                           c->published_m3_per_s > 0
                               ? mal_print(a, _(" (the nodes' data sheets: %.1f m3/s)"), c->published_m3_per_s)
                               : "",
-                          kw(a, c->rack_w), c->method));
+                          watts(c->rack_w), c->method));
 }
 
 /* --- bill, findings -------------------------------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ enum {
 };
 
 typedef struct nvml {
-  void *library;
+  void *object;
   int (*init)(void), (*shutdown)(void), (*count)(unsigned *), (*handle)(unsigned, nvml_device *);
   int (*driver)(char *, unsigned), (*name)(nvml_device, char *, unsigned), (*uuid)(nvml_device, char *, unsigned);
   int (*vbios)(nvml_device, char *, unsigned), (*pci)(nvml_device, nvml_pci *), (*memory)(nvml_device, nvml_memory *);
@@ -91,10 +91,10 @@ static const struct {
 };
 
 static bool load(nvml *n) {
-  *n = (nvml){.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)};
-  if (!n->library) return false;
+  *n = (nvml){.object = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)};
+  if (!n->object) return false;
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-    void *symbol = dlsym(n->library, functions[i].name);
+    void *symbol = dlsym(n->object, functions[i].name);
     memcpy((char *)n + functions[i].offset, &symbol, sizeof symbol);
   }
   return n->init && n->shutdown && n->count && n->handle && n->pci && n->init() == 0;
@@ -212,7 +212,7 @@ void mal_read_nvml(mal_topology *t) {
   nvml n;
   unsigned count = 0;
   if (!load(&n)) {
-    if (n.library) dlclose(n.library);
+    if (n.object) dlclose(n.object);
     return;
   }
   if (n.count(&count) != 0) count = 0;
@@ -221,5 +221,5 @@ void mal_read_nvml(mal_topology *t) {
     if (n.handle(i, &g) == 0) gpu(t, &n, i, g);
   }
   n.shutdown();
-  dlclose(n.library);
+  dlclose(n.object);
 }
