@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/malha-test-XXXXXX";
@@ -164,6 +165,57 @@ static void test_write_is_all_or_nothing(void **state) {
   assert_int_not_equal(system("ls kept.* >/dev/null 2>&1"), 0);
 }
 
+/* A run that is killed while it writes leaves the old file, and one draft that the next run takes over. */
+static void test_write_killed(void **state) {
+  (void)state;
+  assert_ok(mal_file_write("plan", "old", 3, &e), e);
+  for (int run = 0; run < 5; run++) {
+    pid_t child = fork();
+    if (child == 0) {
+      mal_draft draft;
+      if (mal_draft_open(&a, "plan", true, &draft, &e) || write(draft.fd, "half a new one", 4) != 4) _exit(1);
+      raise(SIGKILL);
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how));
+    assert_holds("plan", "old");
+    assert_int_equal(system("test $(ls -A | grep -c '^[.]*plan') = 2"), 0);
+  }
+  assert_ok(mal_file_write("plan", "new", 3, &e), e);
+  assert_holds("plan", "new");
+  assert_int_equal(system("test $(ls -A | grep -c '^[.]*plan') = 1"), 0);
+}
+
+/* Writers of one target at a time never mix: each content is whole, and all of them succeed. */
+static void test_write_together(void **state) {
+  (void)state;
+  enum { WRITERS = 8, TIMES = 25, SIZE = 20000 };
+  static char content[SIZE];
+  pid_t children[WRITERS];
+  for (int w = 0; w < WRITERS; w++)
+    if ((children[w] = fork()) == 0) {
+      memset(content, 'a' + w, SIZE);
+      for (int i = 0; i < TIMES; i++)
+        if (mal_file_write("shared", content, SIZE, &e)) _exit(1);
+      _exit(0);
+    }
+  for (int w = 0; w < WRITERS; w++) {
+    int how;
+    assert_int_equal(waitpid(children[w], &how, 0), children[w]);
+    assert_int_equal(how, 0);
+  }
+  assert_ok(mal_file_read(&a, "shared", 2 * SIZE, &text, &length, &e), e);
+  assert_int_equal(length, SIZE);
+  for (size_t i = 1; i < length; i++) assert_int_equal(text[i], text[0]);
+  mal_draft first, second;
+  assert_ok(mal_draft_open(&a, "shared", false, &first, &e), e);
+  assert_fails(MAL_BAD, mal_draft_open(&a, "shared", false, &second, &e), e, "shared", "another run is writing it");
+  mal_draft_drop(&second);
+  mal_draft_drop(&first);
+  assert_int_equal(access("shared.malha-draft", F_OK), -1);
+}
+
 static void test_utf8(void **state) {
   (void)state;
   static const struct {
@@ -215,6 +267,8 @@ int main(void) {
       cmocka_unit_test(test_write),
       cmocka_unit_test(test_write_refused),
       cmocka_unit_test(test_write_is_all_or_nothing),
+      cmocka_unit_test(test_write_killed),
+      cmocka_unit_test(test_write_together),
       cmocka_unit_test(test_utf8),
       cmocka_unit_test(test_lines),
   };

@@ -216,22 +216,30 @@ static void test_defaults(void **state) {
     const char *text;
     int64_t parameters;
   } cases[] = {
-      {"{\"model_type\":\"llama\"}", 6738415616},      {"{\"model_type\":\"gpt2\"}", 124439808},
-      {"{\"model_type\":\"mistral\"}", 7241732096},    {"{\"model_type\":\"mixtral\"}", 46702792704},
-      {"{\"model_type\":\"falcon\"}", 6921720704},     {"{\"model_type\":\"gptj\"}", 6050882784},
-      {"{\"model_type\":\"gpt_neox\"}", 20554567680},  {"{\"model_type\":\"opt\"}", 125239296},
-      {"{\"model_type\":\"gemma\"}", 8537680896},      {"{\"model_type\":\"gemma2\"}", 2614341888},
-      {"{\"model_type\":\"phi3\"}", 3821079552},       {"{\"model_type\":\"starcoder2\"}", 3030371328},
-      {"{\"model_type\":\"cohere\"}", 34980831232},    {"{\"model_type\":\"deepseek_v3\"}", 671026419200},
-      {"{\"model_type\":\"qwen2_moe\"}", 14315784192},
+      {"{\"model_type\":\"llama\",\"hidden_size\":4096}", 6738415616},
+      {"{\"model_type\":\"gpt2\",\"n_embd\":768}", 124439808},
+      {"{\"model_type\":\"mistral\",\"hidden_size\":4096}", 7241732096},
+      {"{\"model_type\":\"mixtral\",\"hidden_size\":4096}", 46702792704},
+      {"{\"model_type\":\"falcon\",\"hidden_size\":4544}", 6921720704},
+      {"{\"model_type\":\"gptj\",\"n_embd\":4096}", 6050882784},
+      {"{\"model_type\":\"gpt_neox\",\"hidden_size\":6144}", 20554567680},
+      {"{\"model_type\":\"opt\",\"hidden_size\":768}", 125239296},
+      {"{\"model_type\":\"gemma\",\"hidden_size\":3072}", 8537680896},
+      {"{\"model_type\":\"gemma2\",\"hidden_size\":2304}", 2614341888},
+      {"{\"model_type\":\"phi3\",\"hidden_size\":3072}", 3821079552},
+      {"{\"model_type\":\"starcoder2\",\"hidden_size\":3072}", 3030371328},
+      {"{\"model_type\":\"cohere\",\"hidden_size\":8192}", 34980831232},
+      {"{\"model_type\":\"deepseek_v3\",\"hidden_size\":7168}", 671026419200},
+      {"{\"model_type\":\"qwen2_moe\",\"hidden_size\":2048}", 14315784192},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
     assert_int_equal(parse(cases[i].text).parameters, cases[i].parameters);
   /* Absent, Mistral has 8 key/value heads; null, as many as heads. */
-  mal_model m = parse("{\"model_type\":\"mistral\",\"num_key_value_heads\":null,\"sliding_window\":null}");
+  mal_model m =
+      parse("{\"model_type\":\"mistral\",\"hidden_size\":4096,\"num_key_value_heads\":null,\"sliding_window\":null}");
   assert_int_equal(m.kinds[0].kv_heads, 32);
   assert_int_equal(m.kinds[0].window, 0);
-  m = parse("{\"model_type\":\"mistral\"}");
+  m = parse("{\"model_type\":\"mistral\",\"hidden_size\":4096}");
   assert_int_equal(m.kinds[0].kv_heads, 8);
   assert_int_equal(m.kinds[0].window, 4096);
   m = parse("{\"model_type\":\"gpt2\",\"n_inner\":null,\"n_embd\":100,\"n_head\":4}");
@@ -293,7 +301,8 @@ static void test_kinds(void **state) {
   for (int l = 0; l < 62; l++) assert_int_equal(m.kinds[m.kind_of[l]].window, (l + 1) % 6 ? 1024 : 0);
   m = parse("{\"model_type\":\"qwen3_moe\",\"num_hidden_layers\":6,\"decoder_sparse_step\":2,\"mlp_only_layers\":[3]}");
   for (int l = 0; l < 6; l++) assert_int_equal(m.kinds[m.kind_of[l]].mlp == MAL_MLP_MOE, l == 1 || l == 5);
-  m = parse("{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"max_window_layers\":30,\"sliding_window\":128}");
+  m = parse("{\"model_type\":\"qwen2\",\"num_hidden_layers\":32,\"use_sliding_window\":true,\"max_window_layers\":30,"
+            "\"sliding_window\":128}");
   assert_int_equal(m.kinds[m.kind_of[29]].window, 0);
   assert_int_equal(m.kinds[m.kind_of[30]].window, 128);
   m = parse("{\"model_type\":\"gemma2\",\"num_hidden_layers\":2,"
@@ -314,7 +323,8 @@ static void test_nested_and_ignored(void **state) {
                       "\"num_hidden_layers\":34,\"sliding_window\":1024}}");
   assert_int_equal(m.parameters, load("gemma-3-4b").parameters);
   assert_string_equal(m.weights[0].name, "language_model.model.embed_tokens.weight");
-  m = parse("{\"model_type\":\"llama\",\"quantization_config\":{\"bits\":4},\"auto_map\":{\"AutoConfig\":\"x\"},"
+  m = parse("{\"model_type\":\"llama\",\"hidden_size\":4096,\"quantization_config\":{\"bits\":4},\"auto_map\":{"
+            "\"AutoConfig\":\"x\"},"
             "\"torch_dtype\":\"bfloat16\",\"rope_scaling\":{\"type\":\"linear\"},\"bos_token_id\":[1,2]}");
   assert_int_equal(m.parameters, 6738415616);
   assert_string_equal(m.source, "");

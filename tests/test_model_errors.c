@@ -40,20 +40,30 @@ static const struct {
     {"{\"model_type\": \"llama\",\n\"num_hidden_layers\": 4097}", {"config.json:2", "num_hidden_layers", "4096"}},
     {"{\"model_type\": \"llama\",\n\"num_hidden_layers\": 1e30}", {"config.json:2", "num_hidden_layers"}},
     {"{\"model_type\": \"llama\",\n\"num_hidden_layers\": 1000000000000000000000000000000}", {"config.json:2"}},
-    {"{\"model_type\": \"llama\",\n\"num_attention_heads\": 33}", {"config.json:2", "num_attention_heads", "4096"}},
-    {"{\"model_type\": \"llama\",\n\"num_key_value_heads\": 5}", {"config.json:2", "num_key_value_heads", "32"}},
-    {"{\"model_type\": \"llama\",\n\"num_key_value_heads\": 64}", {"config.json:2", "num_key_value_heads"}},
-    {"{\"model_type\": \"llama\",\n\"hidden_act\": \"tanh\"}", {"config.json:2", "hidden_act", "silu"}},
-    {"{\"model_type\": \"llama\",\n\"tie_word_embeddings\": 1}", {"config.json:2", "tie_word_embeddings"}},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 4096,\n\"num_attention_heads\": 33}",
+     {"config.json:2", "num_attention_heads", "4096"}},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 4096,\n\"num_key_value_heads\": 5}",
+     {"config.json:2", "num_key_value_heads", "32"}},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 4096,\n\"num_key_value_heads\": 64}",
+     {"config.json:2", "num_key_value_heads"}},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 4096,\n\"hidden_act\": \"tanh\"}",
+     {"config.json:2", "hidden_act", "silu"}},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 4096,\n\"tie_word_embeddings\": 1}",
+     {"config.json:2", "tie_word_embeddings"}},
     {"{\"model_type\": \"gpt2\",\n\"n_embd\": 770}", {"config.json", "n_head", "770"}},
-    {"{\"model_type\": \"mixtral\",\n\"num_experts_per_tok\": 9}", {"config.json:2", "num_experts_per_tok", "8"}},
-    {"{\"model_type\": \"mixtral\",\n\"num_local_experts\": 100000}", {"config.json:2", "num_local_experts"}},
-    {"{\"model_type\": \"qwen3_moe\",\n\"mlp_only_layers\": 3}", {"config.json:2", "mlp_only_layers"}},
-    {"{\"model_type\": \"gemma2\",\n\"layer_types\": [\"full_attention\"]}", {"config.json:2", "layer_types", "26"}},
+    {"{\"model_type\": \"mixtral\", \"num_hidden_layers\": 12,\n\"num_experts_per_tok\": 9}",
+     {"config.json:2", "num_experts_per_tok", "8"}},
+    {"{\"model_type\": \"mixtral\", \"num_hidden_layers\": 12,\n\"num_local_experts\": 100000}",
+     {"config.json:2", "num_local_experts"}},
+    {"{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 12,\n\"mlp_only_layers\": 3}",
+     {"config.json:2", "mlp_only_layers"}},
+    {"{\"model_type\": \"gemma2\", \"num_hidden_layers\": 26,\n\"layer_types\": [\"full_attention\"]}",
+     {"config.json:2", "layer_types", "26"}},
     {"{\"model_type\": \"gemma3\"}", {"text_config", "gemma3_text"}},
     {"{\"model_type\": \"gemma3\",\n\"text_config\": []}", {"config.json:2", "text_config"}},
-    {"{\"model_type\": \"deepseek_v2\"}", {"num_experts_per_tok", "missing"}},
-    {"{\"model_type\": \"opt\",\n\"layer_norm_elementwise_affine\": false}", {"config.json:2"}},
+    {"{\"model_type\": \"deepseek_v2\", \"hidden_size\": 4096}", {"num_experts_per_tok", "missing"}},
+    {"{\"model_type\": \"opt\", \"num_hidden_layers\": 12,\n\"layer_norm_elementwise_affine\": false}",
+     {"config.json:2"}},
     {"{\"model_type\": \"llama\", \"malha\":\n 3}", {"config.json", "malha"}},
     /* 2^24 · 2^24 weights in one tensor, and 65536 experts of them */
     {"{\"model_type\":\"mixtral\",\"hidden_size\":16777216,\"num_attention_heads\":16777216,"
@@ -118,7 +128,7 @@ static void test_paths(void **state) {
   assert_fails(MAL_BAD, load(folder, &e), e, "config.json");
   assert_int_equal(rmdir(path), 0);
   FILE *f = fopen(path, "w");
-  fputs("{\"model_type\": \"gpt2\"}", f);
+  fputs("{\"model_type\": \"gpt2\", \"n_layer\": 12}", f);
   fclose(f);
   mal_model m;
   assert_ok(mal_model_load(&arena, folder, &m, &e), e);
@@ -129,6 +139,80 @@ static void test_paths(void **state) {
   assert_fails(MAL_BAD, load("", &e), e, "model");
   assert_fails(MAL_BAD, load("lama-3-8b", &e), e, "lama-3-8b", "llama-3-8b");
   assert_fails(MAL_BAD, load("../../etc/passwd", &e), e, "passwd");
+}
+
+/* A size that the file leaves out is said; null, and what follows from another key, is no omission. No size at all is
+ * no model. The values are those of configuration_<family>.py of transformers. */
+static const struct {
+  const char *family, *size; /* size: a key and its value that make the file a model */
+  const char *taken[3];
+} left_out[] = {
+    {"llama", "\"num_hidden_layers\": 32", {"hidden_size 4096", "vocab_size 32000", "intermediate_size 11008"}},
+    {"mistral", "\"hidden_size\": 4096", {"num_hidden_layers 32", "num_key_value_heads 8", "sliding_window 4096"}},
+    {"mixtral", "\"hidden_size\": 4096", {"num_local_experts 8", "num_experts_per_tok 2", "vocab_size 32000"}},
+    {"qwen2", "\"hidden_size\": 4096", {"vocab_size 151936", "num_attention_heads 32", "num_hidden_layers 32"}},
+    {"qwen2_moe", "\"hidden_size\": 2048", {"num_experts 60", "moe_intermediate_size 1408", "num_hidden_layers 24"}},
+    {"qwen3", "\"hidden_size\": 4096", {"vocab_size 151936", "head_dim 128", "num_hidden_layers 32"}},
+    {"qwen3_moe", "\"hidden_size\": 2048", {"num_experts 128", "num_experts_per_tok 8", "vocab_size 151936"}},
+    {"gemma", "\"hidden_size\": 3072", {"head_dim 256", "num_hidden_layers 28", "vocab_size 256000"}},
+    {"gemma2", "\"hidden_size\": 2304", {"head_dim 256", "num_hidden_layers 26", "sliding_window 4096"}},
+    {"gemma3_text", "\"hidden_size\": 2304", {"vocab_size 262208", "num_hidden_layers 26", "head_dim 256"}},
+    {"phi3", "\"hidden_size\": 3072", {"vocab_size 32064", "num_hidden_layers 32", "intermediate_size 8192"}},
+    {"gpt2", "\"n_embd\": 768", {"n_layer 12", "n_head 12", "vocab_size 50257"}},
+    {"gpt_neox", "\"hidden_size\": 6144", {"num_hidden_layers 44", "vocab_size 50432", "num_attention_heads 64"}},
+    {"gptj", "\"n_embd\": 4096", {"n_layer 28", "n_head 16", "vocab_size 50400"}},
+    {"opt", "\"hidden_size\": 768", {"num_hidden_layers 12", "ffn_dim 3072", "vocab_size 50272"}},
+    {"bloom", "\"hidden_size\": 64", {"n_layer 2", "n_head 8", "vocab_size 250880"}},
+    {"falcon", "\"hidden_size\": 4544", {"num_hidden_layers 32", "num_attention_heads 71", "vocab_size 65024"}},
+    {"mpt", "\"d_model\": 2048", {"n_layers 24", "n_heads 16", "vocab_size 50368"}},
+    {"starcoder2", "\"hidden_size\": 3072", {"num_hidden_layers 30", "num_key_value_heads 2", "vocab_size 49152"}},
+    {"olmo2", "\"hidden_size\": 4096", {"num_hidden_layers 32", "vocab_size 50304", "intermediate_size 11008"}},
+    {"deepseek_v3", "\"hidden_size\": 7168", {"num_hidden_layers 61", "n_routed_experts 256", "kv_lora_rank 512"}},
+    {"nemotron", "\"hidden_size\": 6144", {"num_hidden_layers 32", "vocab_size 256000", "num_attention_heads 48"}},
+    {"cohere", "\"hidden_size\": 8192", {"num_hidden_layers 40", "vocab_size 256000", "num_attention_heads 64"}},
+    {"gpt_oss", "\"hidden_size\": 2880", {"num_hidden_layers 36", "num_local_experts 128", "vocab_size 201088"}},
+};
+
+static void test_left_out(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(left_out) / sizeof(*left_out); i++) {
+    mal_error e = {0};
+    mal_model m;
+    char *text = mal_print(&arena, "{\"model_type\": \"%s\", %s}", left_out[i].family, left_out[i].size);
+    assert_ok(mal_model_parse_config(&arena, "config.json", text, strlen(text), &m, &e), e);
+    const char *said = mal_model_defaults_words(&arena, &m);
+    for (int w = 0; w < 3; w++)
+      if (!said || !strstr(said, left_out[i].taken[w]))
+        fail_msg("%s: '%s' is not in: %s", left_out[i].family, left_out[i].taken[w], said ? said : "nothing");
+    json_t *json = mal_model_defaults_json(&m);
+    assert_int_equal(json_object_size(json), m.n_defaults);
+    json_decref(json);
+    text = mal_print(&arena, "{\n\"model_type\": \"%s\", \"vocab_size\": 32000}", left_out[i].family);
+    char *key = mal_print(&arena, "%.*s: is missing", (int)strcspn(left_out[i].size + 1, "\""), left_out[i].size + 1);
+    if (strstr(left_out[i].size, "num_hidden_layers")) key = "hidden_size: is missing";
+    assert_fails(MAL_BAD, parse(text, &e), e, "config.json", key);
+  }
+}
+
+static void test_nothing_left_out(void **state) {
+  (void)state;
+  static const char *const texts[] = {
+      /* null is an answer; heads of keys and width of a head follow */
+      "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"n_layer\": 12, \"n_head\": 12, \"vocab_size\": 50257,"
+      "\"n_positions\": 1024, \"n_inner\": null}",
+      "{\"model_type\": \"llama\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
+      "\"num_key_value_heads\": 8, \"intermediate_size\": 14336, \"vocab_size\": 128256,"
+      "\"max_position_embeddings\": 8192}",
+      "{\"model_type\": \"qwen2\", \"hidden_size\": 3584, \"num_hidden_layers\": 28, \"num_attention_heads\": 28,"
+      "\"num_key_value_heads\": 4, \"intermediate_size\": 18944, \"vocab_size\": 152064,"
+      "\"max_position_embeddings\": 32768}",
+  };
+  for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+    mal_error e = {0};
+    mal_model m;
+    assert_ok(mal_model_parse_config(&arena, "config.json", texts[i], strlen(texts[i]), &m, &e), e);
+    if (m.n_defaults) fail_msg("%s: %s", texts[i], mal_model_defaults_words(&arena, &m));
+  }
 }
 
 static const struct {
@@ -176,8 +260,9 @@ static int teardown(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_configs), cmocka_unit_test(test_deep_nesting), cmocka_unit_test(test_truncated),
-      cmocka_unit_test(test_paths),   cmocka_unit_test(test_bare),
+      cmocka_unit_test(test_configs),      cmocka_unit_test(test_left_out),  cmocka_unit_test(test_nothing_left_out),
+      cmocka_unit_test(test_deep_nesting), cmocka_unit_test(test_truncated), cmocka_unit_test(test_paths),
+      cmocka_unit_test(test_bare),
   };
   return cmocka_run_group_tests(tests, NULL, teardown);
 }

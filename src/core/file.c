@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -157,40 +158,89 @@ static mode_t mode_for_new_file(void) {
   return 0666 & ~mask;
 }
 
+/* --- a file that is taken only whole ------------------------------------------------------------------------------- */
+
+/* The file behind fd is still the one of that name: not renamed away by the writer that held the lock before. */
+static bool still_there(int fd, const char *path) {
+  struct stat held, named;
+  return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
+
+/* The lock goes with its process, so what a killed run left is free. Where there are no locks, the last one wins. */
+static int open_locked(const char *path, bool wait) {
+  for (;;) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0) return -1;
+    while (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) != 0) {
+      if (errno == EINTR) continue;
+      if (errno != EWOULDBLOCK) break;
+      close(fd);
+      errno = EWOULDBLOCK;
+      return -1;
+    }
+    if (still_there(fd, path)) return fd;
+    close(fd);
+  }
+}
+
+mal_status mal_draft_open(mal_arena *a, const char *path, bool wait, mal_draft *draft, mal_error *e) {
+  struct stat s;
+  char *target = realpath(path, NULL); /* NULL: a new file, no link to follow */
+  *draft = (mal_draft){.shown = mal_copy(a, path), .target = mal_copy(a, target ? target : path), .fd = -1};
+  free(target);
+  draft->path = mal_print(a, "%s.malha-draft", draft->target);
+  bool exists = stat(path, &s) == 0;
+  draft->mode = exists ? s.st_mode & 07777 : mode_for_new_file();
+  if (exists && !S_ISREG(s.st_mode)) return cannot_write(path, S_ISDIR(s.st_mode) ? EISDIR : EINVAL, e);
+  if (exists && access(path, W_OK) != 0) return cannot_write(path, errno, e);
+  draft->fd = open_locked(draft->path, wait);
+  if (draft->fd < 0 && errno == EWOULDBLOCK)
+    return mal_fail(e, MAL_BAD, _("%s: another run is writing it. Wait for that one, or write somewhere else."), path);
+  if (draft->fd < 0 || ftruncate(draft->fd, 0) != 0) {
+    int why = errno;
+    mal_draft_drop(draft);
+    return cannot_write(path, why, e);
+  }
+  return MAL_OK;
+}
+
+void mal_draft_drop(mal_draft *draft) {
+  if (draft->fd < 0) return;
+  unlink(draft->path);
+  close(draft->fd);
+  draft->fd = -1;
+}
+
+mal_status mal_draft_keep(mal_draft *draft, mal_error *e) {
+  bool good = fchmod(draft->fd, draft->mode) == 0 && fsync(draft->fd) == 0 && rename(draft->path, draft->target) == 0;
+  if (!good) {
+    int why = errno;
+    mal_draft_drop(draft);
+    return cannot_write(draft->shown, why, e);
+  }
+  close(draft->fd); /* after the rename: until then no other may take the name */
+  draft->fd = -1;
+  sync_folder_of(draft->target);
+  return MAL_OK;
+}
+
 mal_status mal_file_write(const char *path, const char *text, size_t length, mal_error *e) {
   if (!*path)
     return mal_fail(e, MAL_BAD, _("The name of the file to write is empty. Give a path, or - for standard output."));
   if (strcmp(path, "-") == 0) return write_straight(STDOUT_FILENO, _("standard output"), text, length, e);
   struct stat s;
-  bool exists = stat(path, &s) == 0;
-  if (exists && S_ISDIR(s.st_mode)) return cannot_write(path, EISDIR, e);
-  if (exists && !S_ISREG(s.st_mode)) return write_straight(open(path, O_WRONLY | O_CLOEXEC), path, text, length, e);
-  if (exists && access(path, W_OK) != 0) return cannot_write(path, errno, e);
-
-  char target[PATH_MAX], beside[PATH_MAX + 16];
-  if (!realpath(path, target)) { /* a new file: no link to follow */
-    if (strlen(path) >= sizeof target) return cannot_write(path, ENAMETOOLONG, e);
-    strcpy(target, path);
+  if (stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode))
+    return write_straight(open(path, O_WRONLY | O_CLOEXEC), path, text, length, e);
+  mal_arena arena;
+  mal_draft draft;
+  mal_arena_init(&arena);
+  mal_status status = mal_draft_open(&arena, path, true, &draft, e);
+  if (!status && !write_all(draft.fd, text, length)) {
+    status = cannot_write(path, errno, e);
+    mal_draft_drop(&draft);
   }
-  strcpy(beside, target);
-  strcat(beside, ".XXXXXX");
-  int fd = mkostemp(beside, O_CLOEXEC);
-  if (fd < 0) return cannot_write(path, errno, e);
-  bool good = write_all(fd, text, length) && fchmod(fd, exists ? s.st_mode & 07777 : mode_for_new_file()) == 0 &&
-              fsync(fd) == 0;
-  int why = errno;
-  if (close(fd) != 0 && good) {
-    good = false;
-    why = errno;
-  }
-  if (good && rename(beside, target) != 0) {
-    good = false;
-    why = errno;
-  }
-  if (!good) {
-    unlink(beside);
-    return cannot_write(path, why, e);
-  }
-  sync_folder_of(target);
-  return MAL_OK;
+  if (!status) status = mal_draft_keep(&draft, e);
+  mal_arena_free(&arena);
+  return status;
 }

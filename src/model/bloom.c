@@ -22,8 +22,7 @@ static const mal_outer_names outer_names = {.embed = "transformer.word_embedding
 static void read_bloom(mal_reader *r) {
   mal_model *m = r->m;
   m->vocab = mal_width(r, "vocab_size", 250880);
-  m->hidden = mal_width(r, mal_either(r, "hidden_size", "n_embed"), 64);
-  m->layers = mal_key(r, mal_either(r, "n_layer", "num_hidden_layers"), 1, MAL_MAX_LAYERS, 2);
+  mal_read_size(r, mal_either(r, "hidden_size", "n_embed"), 64, mal_either(r, "n_layer", "num_hidden_layers"), 2);
   m->max_positions = mal_key(r, "seq_length", 1, MAL_MAX_POSITIONS, 2048);
   m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", true);
   m->embed_norm = true;

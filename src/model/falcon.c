@@ -40,8 +40,7 @@ static void read(mal_reader *r, bool grouped) {
   mal_model *m = r->m;
   mal_layer_names names = layer_names;
   m->vocab = mal_width(r, "vocab_size", 65024);
-  m->hidden = mal_width(r, mal_either(r, "hidden_size", "n_embed"), 4544);
-  m->layers = mal_key(r, mal_either(r, "num_hidden_layers", "n_layer"), 1, MAL_MAX_LAYERS, 32);
+  mal_read_size(r, mal_either(r, "hidden_size", "n_embed"), 4544, mal_either(r, "num_hidden_layers", "n_layer"), 32);
   m->max_positions = mal_key(r, "max_position_embeddings", 1, MAL_MAX_POSITIONS, 2048);
   m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", true);
   mal_start_layers(r);

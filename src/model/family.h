@@ -33,12 +33,15 @@ typedef struct mal_family {
 extern const mal_family *const mal_families[];
 extern const int mal_n_families;
 
-/* Keys. A missing or null key gives `otherwise`. The bounds are checked. */
+/* Keys. A missing or null key gives `otherwise`. The bounds are checked. A whole number that the file leaves out (not
+ * null, which is an answer) and that is not 0 is kept in m->defaults, so that no size is taken silently. */
 bool mal_has(const mal_reader *r, const char *key);                              /* present and not null */
 bool mal_is_null(const mal_reader *r, const char *key);                          /* present and null */
 const char *mal_either(const mal_reader *r, const char *key, const char *alias); /* the one that is present, else key */
 int64_t mal_key(mal_reader *r, const char *key, int64_t lo, int64_t hi, int64_t otherwise);
-int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise);             /* 1 to MAL_MAX_WIDTH */
+int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise); /* 1 to MAL_MAX_WIDTH */
+/* Width and depth, into the model: a file that says neither describes no model and is refused. */
+void mal_read_size(mal_reader *r, const char *hidden_key, int64_t hidden, const char *layers_key, int64_t layers);
 double mal_key_real(mal_reader *r, const char *key, double hi, double otherwise); /* 0 to hi */
 bool mal_key_bool(mal_reader *r, const char *key, bool otherwise);
 const char *mal_key_text(mal_reader *r, const char *key, const char *otherwise);

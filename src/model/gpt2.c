@@ -23,8 +23,7 @@ static const mal_outer_names outer_names = {.embed = "transformer.wte",
 static void read_gpt2(mal_reader *r) {
   mal_model *m = r->m;
   m->vocab = mal_width(r, "vocab_size", 50257);
-  m->hidden = mal_width(r, mal_either(r, "n_embd", "hidden_size"), 768);
-  m->layers = mal_key(r, mal_either(r, "n_layer", "num_hidden_layers"), 1, MAL_MAX_LAYERS, 12);
+  mal_read_size(r, mal_either(r, "n_embd", "hidden_size"), 768, mal_either(r, "n_layer", "num_hidden_layers"), 12);
   m->max_positions = mal_width(r, mal_either(r, "n_positions", "max_position_embeddings"), 1024);
   m->learned_positions = m->max_positions;
   m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", true);

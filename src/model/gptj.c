@@ -20,8 +20,7 @@ static const mal_outer_names outer_names = {
 static void read_gptj(mal_reader *r) {
   mal_model *m = r->m;
   m->vocab = mal_width(r, "vocab_size", 50400);
-  m->hidden = mal_width(r, mal_either(r, "n_embd", "hidden_size"), 4096);
-  m->layers = mal_key(r, mal_either(r, "n_layer", "num_hidden_layers"), 1, MAL_MAX_LAYERS, 28);
+  mal_read_size(r, mal_either(r, "n_embd", "hidden_size"), 4096, mal_either(r, "n_layer", "num_hidden_layers"), 28);
   m->max_positions = mal_key(r, mal_either(r, "n_positions", "max_position_embeddings"), 1, MAL_MAX_POSITIONS, 2048);
   m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", false);
   m->head_bias = true;

@@ -27,15 +27,32 @@ const char *mal_either(const mal_reader *r, const char *key, const char *alias) 
   return !mal_has(r, key) && mal_has(r, alias) ? alias : key;
 }
 
+static void take_default(mal_model *m, const char *key, int64_t value) {
+  for (int i = 0; i < m->n_defaults; i++)
+    if (strcmp(m->defaults[i].key, key) == 0) return;
+  if (m->n_defaults < MAL_MAX_DEFAULTS) m->defaults[m->n_defaults++] = (mal_default){key, value};
+}
+
 int64_t mal_key(mal_reader *r, const char *key, int64_t lo, int64_t hi, int64_t otherwise) {
   int64_t value = otherwise;
   bool found = false;
   if (r->status == MAL_OK) r->status = mal_json_int(r->json, r->object, key, lo, hi, &value, &found, r->e);
+  if (r->status == MAL_OK && !found && otherwise && !mal_is_null(r, key)) take_default(r->m, key, otherwise);
   return r->status == MAL_OK && found ? value : otherwise;
 }
 
 int64_t mal_width(mal_reader *r, const char *key, int64_t otherwise) {
   return mal_key(r, key, 1, MAL_MAX_WIDTH, otherwise);
+}
+
+void mal_read_size(mal_reader *r, const char *hidden_key, int64_t hidden, const char *layers_key, int64_t layers) {
+  if (!mal_has(r, hidden_key) && !mal_has(r, layers_key))
+    mal_reject(r, hidden_key,
+               _("is missing, and so is %s: the file says no size. Add both (the library that reads such files would "
+                 "take %lld and %lld)."),
+               layers_key, (long long)hidden, (long long)layers);
+  r->m->hidden = mal_width(r, hidden_key, hidden);
+  r->m->layers = mal_key(r, layers_key, 1, MAL_MAX_LAYERS, layers);
 }
 
 double mal_key_real(mal_reader *r, const char *key, double hi, double otherwise) {
@@ -152,8 +169,7 @@ static bool is_rope_stretched(const mal_reader *r) {
 mal_layer_kind mal_read_basics(mal_reader *r, const mal_basics *d) {
   mal_model *m = r->m;
   m->vocab = mal_width(r, "vocab_size", d->vocab);
-  m->hidden = mal_width(r, "hidden_size", d->hidden);
-  m->layers = mal_key(r, "num_hidden_layers", 1, MAL_MAX_LAYERS, d->layers);
+  mal_read_size(r, "hidden_size", d->hidden, "num_hidden_layers", d->layers);
   m->max_positions = mal_key(r, "max_position_embeddings", 1, MAL_MAX_POSITIONS, d->positions);
   mal_start_layers(r);
   mal_layer_kind k = {.mixer = MAL_ATTENTION, .mlp = MAL_MLP_DENSE, .norms = 2};

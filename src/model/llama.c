@@ -64,9 +64,10 @@ static void read_mistral(mal_reader *r) {
 /* Qwen's window is off unless asked for, and then begins at layer max_window_layers. */
 static void add_qwen_layers(mal_reader *r, const mal_layer_kind *k) {
   bool *windowed = MAL_ARRAY(r->a, bool, r->m->layers);
-  int64_t window = mal_key(r, "sliding_window", 1, MAL_MAX_POSITIONS, mal_is_null(r, "sliding_window") ? 0 : 4096);
-  int64_t first = mal_key(r, "max_window_layers", 0, INT64_MAX, 28);
-  if (!mal_key_bool(r, "use_sliding_window", false)) window = 0;
+  bool use_window = mal_key_bool(r, "use_sliding_window", false) && !mal_is_null(r, "sliding_window");
+  int64_t window = mal_key(r, "sliding_window", 1, MAL_MAX_POSITIONS, use_window ? 4096 : 0);
+  int64_t first = mal_key(r, "max_window_layers", 0, INT64_MAX, use_window ? 28 : 0);
+  if (!use_window) window = 0;
   if (!mal_key_layer_types(r, windowed))
     for (int64_t l = first; l < r->m->layers; l++) windowed[l] = true;
   mal_add_windowed(r, &mal_llama_layer, k, windowed, window);

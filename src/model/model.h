@@ -8,6 +8,7 @@
 #define MAL_MODEL_MODEL_H
 #include "core/arena.h"
 #include "core/dtype.h"
+#include "core/json.h"
 #include "core/status.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,6 +100,13 @@ typedef struct mal_layer_kind {
   int64_t active_parameters; /* with top_k of the experts */
 } mal_layer_kind;
 
+/* A number that config.json leaves out and the library that reads such files (transformers) fills in. */
+typedef struct mal_default {
+  const char *key;
+  int64_t value;
+} mal_default;
+enum { MAL_MAX_DEFAULTS = 32 }; /* no family reads more whole numbers */
+
 typedef struct mal_model {
   const char *name;   /* "llama-3-70b", or the path given */
   const char *family; /* "llama", ... "bare" */
@@ -121,6 +129,8 @@ typedef struct mal_model {
   int64_t mtp_parameters;       /* of parameters, those of the MTP modules: published totals leave them out */
   int64_t published_parameters; /* without MTP; 0 = none known */
   const char *published_source;
+  mal_default defaults[MAL_MAX_DEFAULTS]; /* taken, in the order of reading; none where a published count agrees */
+  int n_defaults;
 } mal_model;
 
 enum { MAL_MAX_LAYERS = 4096, MAL_MAX_KINDS = 64, MAL_MAX_EXPERTS = 65536, MAL_MAX_MTP = 8 };
@@ -135,6 +145,10 @@ mal_status mal_model_parse_config(mal_arena *a, const char *path, const char *te
 /* Keys: layers hidden heads kv_heads head_dim ffn vocab gated experts top_k shared_ffn positions tied bias norm
  * activation window parallel dense_layers (first layers of a MoE that are dense) dense_ffn. */
 mal_status mal_model_parse_bare(mal_arena *a, const char *text, mal_model *m, mal_error *e);
+
+/* The numbers that the file left out: one sentence, NULL when there are none; and as an object. */
+const char *mal_model_defaults_words(mal_arena *a, const mal_model *m);
+json_t *mal_model_defaults_json(const mal_model *m);
 
 bool mal_model_has_experts(const mal_model *m);   /* in any layer */
 int64_t mal_weight_elements(const mal_weight *w); /* shape product × copies */

@@ -48,9 +48,9 @@ static void add_qwen_layers(mal_reader *r, mal_layer_kind k, const mal_layer_nam
   uint8_t *which = MAL_ARRAY(r->a, uint8_t, r->m->layers);
   bool *windowed = MAL_ARRAY(r->a, bool, r->m->layers);
   read_sparse_layers(r, which);
-  int64_t window = mal_key(r, "sliding_window", 1, MAL_MAX_POSITIONS, mal_is_null(r, "sliding_window") ? 0 : 4096);
-  int64_t last = mal_key(r, "max_window_layers", 0, INT64_MAX, 28);
-  bool use_window = mal_key_bool(r, "use_sliding_window", false) && window;
+  bool use_window = mal_key_bool(r, "use_sliding_window", false) && !mal_is_null(r, "sliding_window");
+  int64_t window = mal_key(r, "sliding_window", 1, MAL_MAX_POSITIONS, use_window ? 4096 : 0);
+  int64_t last = mal_key(r, "max_window_layers", 0, INT64_MAX, use_window ? 28 : 0);
   if (!mal_key_layer_types(r, windowed))
     for (int64_t l = 0; l < r->m->layers; l++) windowed[l] = !alternate || (l % 2 == 0 && l < last);
   for (int64_t l = 0; l < r->m->layers; l++) which[l] += use_window && windowed[l] ? 2 : 0;

@@ -18,8 +18,7 @@ static const mal_outer_names outer_names = {
 static void read_mpt(mal_reader *r) {
   mal_model *m = r->m;
   m->vocab = mal_width(r, "vocab_size", 50368);
-  m->hidden = mal_width(r, mal_either(r, "d_model", "hidden_size"), 2048);
-  m->layers = mal_key(r, mal_either(r, "n_layers", "num_hidden_layers"), 1, MAL_MAX_LAYERS, 24);
+  mal_read_size(r, mal_either(r, "d_model", "hidden_size"), 2048, mal_either(r, "n_layers", "num_hidden_layers"), 24);
   m->max_positions = mal_key(r, "max_seq_len", 1, MAL_MAX_POSITIONS, 2048);
   m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", true);
   mal_start_layers(r);

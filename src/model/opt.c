@@ -34,8 +34,7 @@ static void add_outer(mal_reader *r) {
 static void read_opt(mal_reader *r) {
   mal_model *m = r->m;
   m->vocab = mal_width(r, "vocab_size", 50272);
-  m->hidden = mal_width(r, "hidden_size", 768);
-  m->layers = mal_key(r, "num_hidden_layers", 1, MAL_MAX_LAYERS, 12);
+  mal_read_size(r, "hidden_size", 768, "num_hidden_layers", 12);
   m->max_positions = mal_width(r, "max_position_embeddings", 2048);
   m->learned_positions = m->max_positions + POSITION_OFFSET;
   m->tied_embeddings = mal_key_bool(r, "tie_word_embeddings", true);

@@ -246,4 +246,5 @@ void mal_finish(mal_reader *r) {
     mal_reject(r, r->json ? "hidden_size" : "hidden",
                _("these sizes make more than 2^53 parameters, past what is counted exactly. "
                  "Check the widths, the layers and the experts."));
+  if (m->published_parameters && m->parameters - m->mtp_parameters == m->published_parameters) m->n_defaults = 0;
 }

@@ -217,6 +217,12 @@ static void put_head(mal_writing *p, const mal_program *program) {
     word(&l, w);
   mal_write(p, "\n");
   l = begin(p, 0, 2);
+  const char *defaults = mal_model_defaults_words(p->arena, &plan->model);
+  if (defaults) {
+    words(&l, "%s", defaults);
+    mal_write(p, "\n");
+    l = begin(p, 0, 2);
+  }
   words(&l, "%lld micro-batches; a step of all ranks: %.4g model FLOPs, %.4g executed",
         (long long)program->micro_batches, program->model_flops, program->hardware_flops);
   mal_write(p, "\n");

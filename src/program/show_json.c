@@ -151,6 +151,7 @@ json_t *mal_program_json(const mal_program *p) {
     set(sent, i < MAL_AXES ? mal_axis_name[i] : "stages", json_real(p->bytes_sent[i]));
   set(root, "malha_program", json_integer(PROGRAM_VERSION));
   set(root, "model", json_string(p->plan->model.name));
+  set(root, "model_defaults", mal_model_defaults_json(&p->plan->model));
   set(root, "machine", json_string(p->plan->machine.name));
   set(root, "profile", json_string(p->plan->profile->name));
   set(root, "micro_batches", json_integer(p->micro_batches));

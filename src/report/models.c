@@ -134,6 +134,7 @@ void mal_report_model(mal_page *p, const mal_model *m) {
   mal_page_put(p, " (%s)\n", m->family);
   put_counts(p, m);
   put_shape(p, m);
+  mal_page_note(p, LABEL, _("defaults"), mal_model_defaults_words(p->arena, m));
   put_kinds(p, m);
   mal_page_styled(p, MAL_BOLD, "%s", _("\nWeights\n"));
   mal_table_init(&t, p->arena, 2, "lllr");
@@ -179,6 +180,7 @@ json_t *mal_report_model_json(const mal_model *m) {
   for (int i = 0; i < m->n_kinds; i++)
     append_weights(weights, m->kinds[i].weights, m->kinds[i].n_weights, layers_of(m, i));
   json_object_set_new(o, "version", json_integer(1));
+  json_object_set_new(o, "defaults", mal_model_defaults_json(m));
   json_object_set_new(o, "weights", weights);
   return o;
 }

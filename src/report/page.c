@@ -126,6 +126,10 @@ void mal_page_field(mal_page *p, size_t indent, const char *label, const char *f
   mal_page_wrap(p, width < indent ? indent : width + 1, indent, inner.text);
 }
 
+void mal_page_note(mal_page *p, size_t indent, const char *label, const char *text) {
+  if (text) mal_page_field(p, indent, label, "%s", text);
+}
+
 const char *mal_spaced(mal_arena *a, const char *keys) {
   char *text = mal_alloc(a, 2 * strlen(keys) + 1), *to = text;
   for (; *keys; keys++) {

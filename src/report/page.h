@@ -25,6 +25,9 @@ void mal_page_wrap(mal_page *p, size_t column, size_t indent, const char *text);
 void mal_page_field(mal_page *p, size_t indent, const char *label, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The same, unless text is NULL. */
+void mal_page_note(mal_page *p, size_t indent, const char *label, const char *text);
+
 /* "tp=8, dp=1" of "tp=8,dp=1": so that it wraps. */
 const char *mal_spaced(mal_arena *a, const char *keys);
 

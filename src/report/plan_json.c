@@ -36,6 +36,7 @@ static json_t *model_json(const mal_plan *p) {
   put_int(o, "layers", m->layers);
   put_int(o, "hidden", m->hidden);
   put_int(o, "vocab", m->vocab);
+  put(o, "defaults", mal_model_defaults_json(m));
   return o;
 }
 

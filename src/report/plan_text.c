@@ -40,6 +40,10 @@ static void put_model(mal_page *p, const mal_plan *plan) {
                    mal_show_count((double)m->parameters), (long long)m->layers);
 }
 
+static void put_defaults(mal_page *p, const mal_model *m) {
+  mal_page_note(p, LABEL, _("defaults"), mal_model_defaults_words(p->arena, m));
+}
+
 static void put_machine(mal_page *p, const mal_plan *plan) {
   const mal_machine *m = &plan->machine;
   if (m->nodes == 1)
@@ -63,6 +67,7 @@ static void put_question(mal_page *p, const mal_answer *a) {
   const mal_plan *plan = &a->plan;
   const mal_job *j = &plan->job;
   put_model(p, plan);
+  put_defaults(p, &plan->model);
   put_machine(p, plan);
   put_own(p, &plan->machine, plan->machine_spec);
   mal_page_field(
@@ -307,6 +312,7 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
     if (!answers[i].status) first = &answers[i];
   if (first) {
     put_model(p, &first->plan);
+    put_defaults(p, &first->plan.model);
     mal_page_field(
         p, LABEL, _("job"),
         P_("%s in %s with %s, sequences of %s token", "%s in %s with %s, sequences of %s tokens", first->plan.job.seq),

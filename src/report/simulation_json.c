@@ -116,6 +116,7 @@ json_t *mal_report_simulation_json(const mal_simulation *s) {
   json_t *o = json_object(), *sent = json_object(), *memory = json_array();
   put_int(o, "version", MAL_SIMULATION_VERSION);
   put_text(o, "model", s->plan->model_spec);
+  put(o, "model_defaults", mal_model_defaults_json(&s->plan->model));
   put_text(o, "machine", s->plan->machine_spec);
   put(o, "finished", json_boolean(r->finished));
   put(o, "interrupted", json_boolean(r->interrupted));

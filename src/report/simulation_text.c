@@ -23,6 +23,7 @@ static void put_what(mal_page *p, const mal_simulation *s) {
   const mal_plan *plan = s->plan;
   mal_page_field(p, LABEL, _("simulated"), _("one step of %s on %s, %s GPUs, event by event"), plan->model.name,
                  plan->machine_spec, mal_show_int(s->step.ranks));
+  mal_page_note(p, LABEL, _("defaults"), mal_model_defaults_words(p->arena, &plan->model));
   mal_page_field(p, LABEL, _("layout"), "%s", mal_spaced(p->arena, mal_plan_layout(p->arena, plan)));
   mal_page_field(p, LABEL, _("batch"), "%s", plan->arithmetic);
   if (s->step.classes * plan->layout.tp < s->step.ranks)

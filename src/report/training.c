@@ -14,6 +14,7 @@ void mal_report_training_start(mal_page *p, const mal_training *t) {
   long long ranks = (long long)mal_layout_world(&plan->layout);
   mal_page_field(p, LABEL, _("model"), _("%s: %s parameters"), plan->model.name,
                  mal_show_count((double)plan->model.parameters));
+  mal_page_note(p, LABEL, _("defaults"), mal_model_defaults_words(p->arena, &plan->model));
   mal_page_field(p, LABEL, _("machine"), P_("%s: %lld rank, %lld cores", "%s: %lld ranks, %lld cores", ranks),
                  plan->machine_spec, ranks, (long long)t->cores);
   const char *layout = mal_print(p->arena, "dp=%lld,%s", (long long)plan->layout.dp, mal_plan_layout(p->arena, plan));
@@ -91,6 +92,7 @@ json_t *mal_training_start_json(const mal_training *t, mal_arena *a) {
   put(o, "kind", json_string("start"));
   put(o, "version", json_integer(MAL_TRAINING_VERSION));
   put(o, "model", json_string(t->plan->model_spec));
+  put(o, "model_defaults", mal_model_defaults_json(&t->plan->model));
   put(o, "machine", json_string(t->plan->machine_spec));
   put(o, "layout", json_string(mal_plan_layout(a, t->plan)));
   put(o, "layout_chosen", json_boolean(t->chosen));

@@ -2,20 +2,17 @@
 #include "core/units.h"
 #include "engine/data/tokens.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BUFFER_BYTES = 1 << 16, LLMC_HEADER_BYTES = 1024 };
 
 struct mal_token_writer {
   mal_arena *arena;
-  const char *path, *beside;
+  const char *path;
+  mal_draft draft;
   mal_token_format format;
-  int width_bytes, fd;
+  int width_bytes;
   int64_t tokens, document; /* put so far; of the document under way */
   uint8_t *buffer;
   int used;
@@ -37,7 +34,7 @@ static mal_status cannot(const mal_token_writer *w, int why, mal_error *e) {
 
 static mal_status flush(mal_token_writer *w, mal_error *e) {
   for (int done = 0; done < w->used;) {
-    ssize_t put = write(w->fd, w->buffer + done, (size_t)(w->used - done));
+    ssize_t put = write(w->draft.fd, w->buffer + done, (size_t)(w->used - done));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return cannot(w, errno, e);
     done += (int)put;
@@ -57,11 +54,8 @@ mal_status mal_tokens_create(mal_arena *a, const char *path, mal_token_format fo
   if (format == MAL_TOKENS_NANOGPT) w->width_bytes = 2;
   if (format != MAL_TOKENS_BYTES && !ends)
     return mal_fail(e, MAL_BAD, _("%s: files of token ids end in .bin, or they would be read as bytes."), path);
-  if (mal_is_directory(path)) return mal_fail(e, MAL_BAD, _("%s: is a folder. Name a file in it."), path);
-  char *beside = mal_print(a, "%s.XXXXXX", path);
-  w->beside = beside;
-  w->fd = mkostemp(beside, O_CLOEXEC);
-  if (w->fd < 0) return cannot(w, errno, e);
+  mal_status status = mal_draft_open(a, path, false, &w->draft, e);
+  if (status) return status;
   w->buffer = mal_alloc(a, BUFFER_BYTES);
   *writer = w;
   if (format == MAL_TOKENS_LLMC) w->used = LLMC_HEADER_BYTES; /* zeros for now */
@@ -132,13 +126,7 @@ static mal_status write_llmc_header(mal_token_writer *w, mal_error *e) {
   put_number(header, w->width_bytes == 2 ? 20240520 : 20240801, 4);
   put_number(header + 4, w->width_bytes == 2 ? 1 : 7, 4);
   put_number(header + 8, (uint64_t)w->tokens, 4);
-  return pwrite(w->fd, header, sizeof header, 0) == (ssize_t)sizeof header ? MAL_OK : cannot(w, errno, e);
-}
-
-static mode_t mode_for_new_file(void) {
-  mode_t mask = umask(0);
-  umask(mask);
-  return 0666 & ~mask;
+  return pwrite(w->draft.fd, header, sizeof header, 0) == (ssize_t)sizeof header ? MAL_OK : cannot(w, errno, e);
 }
 
 mal_status mal_tokens_finish(mal_token_writer *w, bool keep, mal_error *e) {
@@ -148,12 +136,10 @@ mal_status mal_tokens_finish(mal_token_writer *w, bool keep, mal_error *e) {
     if (w->document) status = mal_tokens_end_document(w, e);
     if (!status) status = flush(w, e);
     if (!status && w->format == MAL_TOKENS_LLMC) status = write_llmc_header(w, e);
-    if (!status && (fchmod(w->fd, mode_for_new_file()) || fsync(w->fd))) status = cannot(w, errno, e);
   }
-  if (close(w->fd) != 0 && keep && !status) status = cannot(w, errno, e);
   /* The index first: a .bin of an older index is refused by its size; one without an index would be read as another format. */
   if (keep && !status && w->format == MAL_TOKENS_MEGATRON) status = write_index(w, e);
-  if (keep && !status && rename(w->beside, w->path) != 0) status = cannot(w, errno, e);
-  if (!keep || status) unlink(w->beside);
+  if (keep && !status) return mal_draft_keep(&w->draft, e);
+  mal_draft_drop(&w->draft);
   return status;
 }
