@@ -1,4 +1,5 @@
 #include "reliability/horizon.h"
+#include "core/random.h"
 #include "reliability/reliability.h"
 #include <math.h>
 #include <stdlib.h>
@@ -46,22 +47,12 @@ double mal_failures_rate(const mal_failure_kind *kinds, int count) {
 
 /* --- random numbers --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t next_random(uint64_t *x) { /* splitmix64, Steele, Lea and Flood 2014 */
-  *x += 0x9e3779b97f4a7c15u;
-  uint64_t z = *x;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 /* Of run i: streams of different runs do not overlap. */
 static uint64_t seed_of(uint64_t seed, int run) {
   uint64_t x = ~(uint64_t)run;
-  x = next_random(&x) ^ seed;
-  return next_random(&x);
+  x = mal_random_next(&x) ^ seed;
+  return mal_random_next(&x);
 }
-
-static double uniform(uint64_t *x) { return ((double)(next_random(x) >> 11) + 0.5) * 0x1p-53; }
 
 /* --- one run ----------------------------------------------------------------------------------------------------------------- */
 
@@ -119,14 +110,15 @@ static void play(const mal_horizon_job *j, double rate, uint64_t seed, repairs *
   *r = (run){0};
   away->count = 0;
   while (now < j->length_s) {
-    double fails = rate > 0 ? now - log(uniform(&random)) * day_s / (rate * job_nodes(j)) : INFINITY;
+    double fails =
+        rate > 0 ? now - log(mal_unit_interval(mal_random_next(&random))) * day_s / (rate * job_nodes(j)) : INFINITY;
     if (fails >= j->length_s) {
       train(j, now, j->length_s, false, r);
       return;
     }
     train(j, now, fails, true, r);
     r->failures++;
-    double which = uniform(&random) * rate;
+    double which = mal_unit_interval(mal_random_next(&random)) * rate;
     int kind = 0;
     while (kind + 1 < j->n_kinds && which >= j->kinds[kind].a_node_day) which -= j->kinds[kind++].a_node_day;
     by_kind[kind]++;

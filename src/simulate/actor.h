@@ -1,5 +1,4 @@
-/* Inside simulate: what play.c (programs of actors), meet.c (collectives, messages, flows) and traffic.c (the data-parallel
- * stream) share. */
+/* Inside simulate: what the files of the event engine share. */
 #ifndef MAL_SIMULATE_ACTOR_H
 #define MAL_SIMULATE_ACTOR_H
 #include "program/schedule.h"
@@ -85,7 +84,7 @@ typedef struct mal_sim_actor {
   mal_sim_run run;
   int64_t seq[MAL_SIM_KINDS]
              [2]; /* collectives so far, of lists and of the data-parallel stream: communicators of their own */
-  uint64_t random[4];
+  uint64_t random;
   int first_rank, n_ranks; /* of the watched ones, sorted by actor */
 } mal_sim_actor;
 
@@ -206,14 +205,48 @@ void mal_sim_kick(mal_sim *s, mal_sim_actor *a);     /* starts the next operatio
 void mal_sim_job_step(mal_sim *s, mal_sim_actor *a); /* the operation in play has ended */
 static inline bool mal_sim_dp_empty(const mal_sim_actor *a) { return !a->dp_busy && a->n_jobs == a->first_job; }
 
-/* --- play.c --- */
-void mal_sim_advance(mal_sim *s, mal_sim_actor *a);
-void mal_sim_list_beside(mal_sim *s, mal_sim_actor *a, bool on); /* traffic beside its list begins or ends */
-void mal_sim_op_ended(mal_sim *s, mal_sim_actor *a, int32_t op, double at);
+/* --- set_up.c --- */
+mal_status mal_sim_set_up(mal_sim *s);
+
+/* --- spans.c: how long passes take alone --- */
+mal_sim_list *mal_sim_list_of(mal_sim *s, int block, int list);
+int mal_sim_lists_of(int pass, int lists[2]); /* of a pass over one unit, in order */
+mal_sim_variant *mal_sim_variant_of(mal_sim *s, double slow, double link_left);
+const mal_sim_span *mal_sim_unit_span(mal_sim *s, mal_sim_variant *v, int block, int pass);
+const mal_sim_span *mal_sim_chunk_span(mal_sim *s, mal_sim_variant *v, int64_t stage, int chunk, int pass);
+bool mal_sim_any_net(mal_sim *s, const mal_sim_chunk *c, int pass);
+double mal_sim_jitter(mal_sim_actor *a, int64_t ranks);
+static inline bool mal_sim_is_net(const mal_sim *s, int block, int pass) {
+  return s->net[block * MAL_SIM_PASSES + pass];
+}
+
+/* --- segment.c: stretches of compute; drawing and counting --- */
+void mal_sim_start_segment(mal_sim *s, mal_sim_actor *a, const mal_sim_span *span, double factor);
+void mal_sim_end_segment(mal_sim *s, mal_sim_actor *a);
 void mal_sim_set_rate(mal_sim *s, mal_sim_actor *a, double rate); /* of the running segment */
 void mal_sim_draw(mal_sim *s, const mal_sim_actor *a, const char *name, int stream, int chunk, int64_t micro_batch,
                   double start, double end);
+void mal_sim_draw_unit(mal_sim *s, mal_sim_actor *a, int block, double scale);
+void mal_sim_draw_pass(mal_sim *s, mal_sim_actor *a, double from);
 void mal_sim_count(mal_sim *s, mal_sim_actor *a, const mal_sim_list *l, double times); /* FLOPs and bytes of a list */
 static inline double *mal_sim_causes(mal_sim *s, const mal_sim_actor *a) { return s->out->cause_s[a->id]; }
 int64_t mal_sim_rank(const mal_sim *s, const mal_sim_actor *a);
+
+/* --- list_run.c: lists over shared links --- */
+enum { MAL_LIST_ENDS = -1, MAL_LIST_HAS_ENDED = -2 }; /* in place of an operation's number */
+void mal_sim_start_list(mal_sim *s, mal_sim_actor *a, const mal_sim_list *l);
+void mal_sim_list_beside(mal_sim *s, mal_sim_actor *a, bool on); /* traffic beside its list begins or ends */
+double mal_sim_list_longer(mal_sim *s, mal_sim_actor *a);        /* what that has added to the list */
+void mal_sim_op_ended(mal_sim *s, mal_sim_actor *a, int32_t op, double at);
+
+/* --- pass.c --- */
+/* Whether the entry's message is there; else the actor waits for it. */
+bool mal_sim_has_message(mal_sim *s, mal_sim_actor *a, const mal_step *step);
+bool mal_sim_begin_pass(mal_sim *s, mal_sim_actor *a, const mal_step *step); /* true: it plays as one segment */
+bool mal_sim_continue_pass(mal_sim *s, mal_sim_actor *a);                    /* true: it is over */
+bool mal_sim_waits_for_params(const mal_sim *s, const mal_sim_actor *a);
+const mal_sim_unit *mal_sim_unit_at(const mal_sim *s, const mal_sim_actor *a, int32_t index);
+
+/* --- play.c --- */
+void mal_sim_advance(mal_sim *s, mal_sim_actor *a);
 #endif

@@ -1,4 +1,5 @@
 #include "simulate/topology.h"
+#include "core/random.h"
 #include "core/status.h"
 
 const char *const mal_routing_name[MAL_ROUTINGS + 1] = {"adaptive", "ecmp", "dmodk", NULL};
@@ -26,13 +27,6 @@ void mal_topology_capacity(const mal_switch_tree *t, double background, double *
   for (int64_t p = 0; p < 2 * pods(t); p++) capacity[2 * half + p] = core;
 }
 
-static uint64_t mix(uint64_t x) { /* splitmix64, Steele, Lea and Flood 2014 */
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 /* ECMP goes round uplinks that are gone on either side: switches withdraw them. */
 static int64_t lane_of(const mal_switch_tree *t, int64_t a, int64_t leaf_a, int64_t b, int64_t leaf_b) {
   int64_t n = lanes(t), usable = n;
@@ -43,7 +37,7 @@ static int64_t lane_of(const mal_switch_tree *t, int64_t a, int64_t leaf_a, int6
     if (usable < 1) usable = 1;
   }
   if (t->routing == MAL_ROUTE_DMODK) return b % usable;
-  return (int64_t)(mix(mix(t->seed ^ (uint64_t)a) ^ (uint64_t)b) % (uint64_t)usable);
+  return (int64_t)(mal_mix64(mal_mix64(t->seed ^ (uint64_t)a) ^ (uint64_t)b) % (uint64_t)usable);
 }
 
 int mal_topology_route(const mal_switch_tree *t, int64_t a, int64_t leaf_a, int64_t b, int64_t leaf_b,

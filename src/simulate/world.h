@@ -72,7 +72,7 @@ typedef struct mal_sim_world {
   mal_switch_tree topology;
   int32_t n_links; /* inner out, inner in: [class]; NIC out, NIC in: [nic]; then the fabric's */
   double *capacity;
-  struct maker *maker; /* what patterns are made from */
+  struct mal_sim_maker *maker; /* what patterns are made from */
   float *weights;
   int32_t *touched;
 } mal_sim_world;
