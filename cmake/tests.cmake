@@ -47,7 +47,8 @@ if(MALHA_TESTS)
     foreach(script IN LISTS test_scripts)
       get_filename_component(name ${script} NAME_WE)
       add_test(NAME ${name} COMMAND sh ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-      set_tests_properties(${name} PROPERTIES TIMEOUT ${test_limit} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+      set_tests_properties(${name} PROPERTIES TIMEOUT ${test_limit} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}"
+        ENVIRONMENT_MODIFICATION "PATH=path_list_prepend:/usr/bin") # Debian's Python, whose packages ./dev installs, before any other
     endforeach()
   endif()
 endif()
