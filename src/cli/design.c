@@ -4,14 +4,17 @@
 #include "core/file.h"
 #include "core/option_file.h"
 #include "design/files.h"
+#include "design/kit/kit.h"
 #include "design/target.h"
 #include "report/answer.h"
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct options {
   mal_design_ask ask; /* first: its table's offsets count from here */
   mal_job job;        /* of a training target */
-  const char *cabling, *bom, *html, *topology_conf, *topology_yaml, *addresses, *prices, *output, *from;
+  const char *cabling, *bom, *html, *topology_conf, *topology_yaml, *addresses, *kit, *prices, *output, *from;
   const char *expected, *found, *names; /* of check */
   bool json, help;
 } options;
@@ -27,6 +30,8 @@ const mal_option mal_design_options[] = {
     {"topology-conf", 0, MAL_OPT_TEXT, AT(topology_conf), "FILE", NULL, NULL, N_("write topology.conf of Slurm")},
     {"topology-yaml", 0, MAL_OPT_TEXT, AT(topology_yaml), "FILE", NULL, NULL, N_("write topology.yaml of Slurm")},
     {"addresses", 0, MAL_OPT_TEXT, AT(addresses), "FILE", NULL, NULL, N_("write the address of every port as CSV")},
+    {"kit", 0, MAL_OPT_TEXT, AT(kit), "FOLDER", NULL, NULL,
+     N_("write all files that the cluster starts from: image, Slurm, monitoring, acceptance tests, lists")},
     {"prices", 0, MAL_OPT_TEXT, AT(prices), "FILE", NULL, NULL, N_("prices: a CSV of part,price,currency,source")},
     {"expected", 0, MAL_OPT_TEXT, AT(expected), "FILE", NULL, NULL, N_("check: the cluster as designed (-o)")},
     {"found", 0, MAL_OPT_TEXT, AT(found), "FILE", NULL, NULL,
@@ -91,6 +96,29 @@ static mal_status check_cables(mal_page *page, options *o, const char *command, 
   return c.count ? MAL_NO : MAL_OK;
 }
 
+static mal_status make_folder(const char *path, mal_error *e) {
+  if (mkdir(path, 0777) == 0 || (errno == EEXIST && mal_is_directory(path))) return MAL_OK;
+  return mal_fail(e, MAL_BAD, _("cannot make the folder %s: %s."), path, strerror(errno));
+}
+
+/* Every file of the kit and the expected cluster, in a folder that is made when it is not there. */
+static mal_status write_kit(mal_arena *a, const mal_design *d, const options *o, const char *command, mal_error *e) {
+  mal_kit_file files[MAL_KIT_MOST];
+  int n;
+  mal_status s = mal_kit_make(a, d, files, &n, e);
+  if (s == MAL_OK) s = make_folder(o->kit, e);
+  for (int i = 0; i < n && s == MAL_OK; i++) {
+    const char *slash = strchr(files[i].path, '/'), *path = mal_print(a, "%s/%s", o->kit, files[i].path);
+    if (slash) s = make_folder(mal_print(a, "%s/%.*s", o->kit, (int)(slash - files[i].path), files[i].path), e);
+    if (s == MAL_OK) s = write_text(path, files[i].text, e);
+    if (s == MAL_OK && files[i].executable && chmod(path, 0755) != 0)
+      s = mal_fail(e, MAL_BAD, _("cannot make %s executable: %s."), path, strerror(errno));
+  }
+  options cluster = *o;
+  cluster.output = mal_print(a, "%s/cluster.yaml", o->kit);
+  return s == MAL_OK ? write_ask(a, &cluster, command, e) : s;
+}
+
 static mal_status write_files(mal_arena *a, const mal_design *d, const options *o, const char *command, mal_error *e) {
   mal_status s = MAL_OK;
   if (o->cabling) s = write_text(o->cabling, mal_design_cabling_csv(a, d), e);
@@ -99,6 +127,7 @@ static mal_status write_files(mal_arena *a, const mal_design *d, const options *
   if (s == MAL_OK && o->topology_conf) s = write_text(o->topology_conf, mal_design_topology_conf(a, d), e);
   if (s == MAL_OK && o->topology_yaml) s = write_text(o->topology_yaml, mal_design_topology_yaml(a, d), e);
   if (s == MAL_OK && o->addresses) s = write_text(o->addresses, mal_design_addresses_csv(a, d), e);
+  if (s == MAL_OK && o->kit) s = write_kit(a, d, o, command, e);
   return s == MAL_OK && o->output ? write_ask(a, o, command, e) : s;
 }
 
@@ -119,7 +148,7 @@ static mal_status run(mal_page *page, options *o, const char *model, const char 
   if (s == MAL_OK) s = write_files(a, d, o, command, e);
   if (s != MAL_OK) return s;
   if (o->json) {
-    json_t *root = mal_report_design_json(d, model ? &target : NULL, command);
+    json_t *root = mal_report_design_json(a, d, model ? &target : NULL, command);
     mal_page_put(page, "%s\n", mal_json_dump(a, root));
     json_decref(root);
   } else {

@@ -233,6 +233,7 @@ static mal_status load(mal_arena *a, mal_design *d, mal_error *e) {
   if (s == MAL_OK && d->machine.nodes != 1)
     s = mal_fail(e, MAL_BAD, _("--node %s is more than one node; name the node, and give --nodes."), d->ask.node);
   if (s == MAL_OK) s = mal_chassis_load(a, d->machine.node, &d->chassis, e);
+  if (s == MAL_OK) s = mal_software_load(a, &d->machine, &d->software, e);
   if (s == MAL_OK) s = mal_site_load(a, d->ask.site, &d->site, e);
   if (s == MAL_OK) s = mal_switch_load(a, d->ask.leaf ? d->ask.leaf : default_switch(d), &d->leaf, e);
   if (s == MAL_OK) s = mal_switch_load(a, "sn4600c", &d->inband_switch, e);

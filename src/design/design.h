@@ -5,6 +5,7 @@
 #define MAL_DESIGN_DESIGN_H
 #include "core/options.h"
 #include "design/hall.h"
+#include "design/kit/software.h"
 #include "design/network.h"
 #include "design/storage.h"
 
@@ -71,6 +72,7 @@ typedef struct mal_design {
   mal_design_ask ask;
   mal_machine machine;
   mal_chassis *chassis;
+  mal_software *software;
   mal_site site;
   int64_t nodes, spares; /* spares of them */
   mal_switch *leaf, *inband_switch, *oob_switch;

@@ -68,34 +68,57 @@ char *mal_design_topology_yaml(mal_arena *a, const mal_design *d) {
 
 /* --- addresses ------------------------------------------------------------------------------------------------------- */
 
-enum { SUBNET = 1 << 16, FIRST_HOST = 10 };
+enum { SUBNET_HOSTS = 62000, EACH = 250, FIRST_HOST = 10 };
 
-/* Host number i of a /16: x.y.(i+10 over 256), none ends in 0 or 255. */
-static void put_address(mal_writing *w, const char *device, const char *network, int64_t rail, int64_t second,
-                        int64_t i) {
-  int64_t host = FIRST_HOST + i, third = host / 250, last = host % 250 + 2;
-  mal_write(w, "%s,%s,", device, network);
-  if (rail >= 0) mal_write(w, "%lld", (long long)rail);
-  mal_write(w, ",10.%lld.%lld.%lld/16\n", (long long)second, (long long)third, (long long)last);
+typedef struct subnet {
+  int64_t second, prefix; /* 10.second.0.0/prefix */
+} subnet;
+
+/* A /16 each; of more hosts than one holds, in-band and out-of-band take a /11 and rails share the lower half of 10/8. */
+static subnet subnet_of(const mal_design *d, int network, int64_t rail) {
+  bool large = d->hall.n_units > SUBNET_HOSTS;
+  int64_t rails = d->compute.ask.rails > 0 ? d->compute.ask.rails : 1;
+  if (network == MAL_ADDRESS_INBAND) return large ? (subnet){160, 11} : (subnet){200, 16};
+  if (network == MAL_ADDRESS_OOB) return large ? (subnet){192, 11} : (subnet){201, 16};
+  if (!large) return (subnet){100 + rail, 16};
+  int64_t step = 16;
+  while (step > 1 && step * rails > 128) step /= 2;
+  return (subnet){step * rail, step == 16 ? 12 : step == 8 ? 13 : step == 4 ? 14 : 15};
 }
 
-static bool has_inband(int kind) {
+/* Host number i: x.y.(i + 10 over 250), none ends in 0, 1 or 255. */
+char *mal_design_address(mal_arena *a, const mal_design *d, int network, int64_t rail, int64_t i) {
+  subnet n = subnet_of(d, network, rail);
+  int64_t host = FIRST_HOST + i, third = host / EACH, last = host % EACH + 2;
+  return mal_print(a, "10.%lld.%lld.%lld", (long long)(n.second + third / EACH), (long long)(third % EACH),
+                   (long long)last);
+}
+
+static void put_address(mal_writing *w, const mal_design *d, const char *device, const char *network, int kind,
+                        int64_t rail, int64_t i) {
+  mal_write(w, "%s,%s,", device, network);
+  if (rail >= 0) mal_write(w, "%lld", (long long)rail);
+  mal_write(w, ",%s/%lld\n", mal_design_address(w->arena, d, kind, rail, i),
+            (long long)subnet_of(d, kind, rail).prefix);
+}
+
+bool mal_design_has_inband(int kind) {
   return kind == MAL_UNIT_NODE || kind == MAL_UNIT_STORAGE_SERVER || kind == MAL_UNIT_MANAGEMENT ||
          kind == MAL_UNIT_FABRIC_MANAGER;
 }
 
 char *mal_design_addresses_csv(mal_arena *a, const mal_design *d) {
-  enum { INBAND = 200, OOB = 201, RAIL = 100 };
   mal_writing w = {.arena = a};
   int64_t inband = 0;
   mal_write(&w, "device,network,rail,address\n");
   for (int64_t i = 0; i < d->hall.n_units; i++) {
     const mal_unit *u = &d->hall.units[i];
-    if (has_inband(u->kind)) put_address(&w, u->name, "in-band", -1, INBAND, inband++);
-    put_address(&w, u->name, "out-of-band", -1, OOB, i);
+    if (mal_design_has_inband(u->kind)) put_address(&w, d, u->name, "in-band", MAL_ADDRESS_INBAND, -1, inband++);
+    put_address(&w, d, u->name, "out-of-band", MAL_ADDRESS_OOB, -1, i);
   }
   if (d->has_fabric && d->leaf->kind == MAL_ETHERNET)
     for (int64_t r = 0; r < d->compute.ask.rails && r < 64; r++)
-      for (int64_t i = 0; i < d->nodes; i++) put_address(&w, d->hall.units[i].name, "compute", r, RAIL + r, i);
+      for (int64_t i = 0; i < d->nodes; i++)
+        put_address(&w, d, d->hall.units[i].name, "compute", MAL_ADDRESS_RAIL, r, i);
   return w.text;
 }

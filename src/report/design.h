@@ -11,7 +11,7 @@ enum { MAL_DESIGN_VERSION = 1 }; /* of docs/schema/design.json */
 
 /* target: NULL when no model was given. */
 void mal_report_design(mal_page *p, const mal_design *d, const mal_target *target, const char *command);
-json_t *mal_report_design_json(const mal_design *d, const mal_target *target, const char *command);
+json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_target *target, const char *command);
 /* One self-contained page. */
 char *mal_report_design_html(mal_arena *a, const mal_design *d, const char *command);
 /* Values in use that nobody verified: "chassis.ru"; at most max are named, the count of all is returned. */

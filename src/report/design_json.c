@@ -2,6 +2,7 @@
 #include "core/options_json.h"
 #include "design/cost.h"
 #include "report/design.h"
+#include "report/design_kit.h"
 #include <math.h>
 
 static void put(json_t *o, const char *key, json_t *value) { json_object_set_new(o, key, value); }
@@ -192,7 +193,7 @@ static json_t *target_json(const mal_target *t) {
   return o;
 }
 
-json_t *mal_report_design_json(const mal_design *d, const mal_target *target, const char *command) {
+json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_target *target, const char *command) {
   json_t *o = json_object(), *nodes = json_object();
   put_int(o, "version", MAL_DESIGN_VERSION);
   put_text(o, "command", command);
@@ -211,6 +212,8 @@ json_t *mal_report_design_json(const mal_design *d, const mal_target *target, co
   put(o, "cooling", cooling_json(d));
   put(o, "bom", bill_json(d));
   put(o, "cost", cost_json(d));
+  put(o, "software", mal_report_software_json(d));
+  put(o, "acceptance", mal_report_acceptance_json(a, d));
   put(o, "findings", findings_json(d));
   return o;
 }

@@ -1,6 +1,7 @@
 #include "core/units.h"
 #include "design/cost.h"
 #include "report/design.h"
+#include "report/design_kit.h"
 #include <string.h>
 
 enum { LABEL = 12 };
@@ -280,6 +281,8 @@ void mal_report_design(mal_page *p, const mal_design *d, const mal_target *targe
   }
   put_racks(p, d);
   put_parts(p, d);
+  mal_report_software(p, d);
+  mal_report_acceptance(p, d);
   put_findings(p, d);
   const char *names[6];
   int n = mal_design_unverified(a, d, names, 6);

@@ -8,9 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* Of what microbenchmarks reach on such a machine: below ENOUGH it is sick. Published healthy results and the thresholds of node checks
- * lie above .80 of it (data of docs/check.md); a machine that lost a quarter of its links lies below. */
-static const double ENOUGH = 0.78;
 static const double large_bytes = 67108864; /* where latency no longer counts much: 64 MiB */
 
 /* A word of the table that names a machine: "p5" → aws-p5, "H100" → h100. */
@@ -152,7 +149,7 @@ static void judge_collective(mal_health *h, mal_bench *b) {
     b->why = _("the machine is not known: give --on MACHINE");
     if (least <= 0 || top->bytes < large_bytes) return;
     b->expected = least;
-    if (top->busbw >= ENOUGH * least) return; /* above the weakest says little */
+    if (top->busbw >= MAL_EXPECTED_ENOUGH * least) return; /* above the weakest says little */
     b->verdict = 1;
     if (b->verdict)
       unhealthy(h, b, top, least,
@@ -176,7 +173,7 @@ static void judge_collective(mal_health *h, mal_bench *b) {
     b->why = _("messages are too small to judge");
     return;
   }
-  b->verdict = top->busbw < ENOUGH * b->expected;
+  b->verdict = top->busbw < MAL_EXPECTED_ENOUGH * b->expected;
   const char *against = mal_print(h->arena, _("%lld × %s"), (long long)b->ranks, m.gpu->title);
   h->judged[MAL_RULE_BENCHMARK] = true;
   mal_machine ring = m;

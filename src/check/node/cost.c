@@ -7,18 +7,6 @@ static const char reference_model[] = "llama-3-8b";
 enum { REFERENCE_SEQ = 4096 };
 static const double message_bytes = 1073741824; /* of the all-reduce: 1 GiB */
 
-double mal_expected_busbw(const mal_machine *m, mal_collective c, int64_t ranks, int64_t nodes, double bytes) {
-  mal_machine part = *m;
-  mal_layout l;
-  mal_layout_default(&l);
-  part.nodes = nodes;
-  part.gpus_per_node = ranks / nodes;
-  l.dp = ranks;
-  l.etp = 1;
-  mal_group g = mal_layout_group(&l, &part, 1u << MAL_AXIS_DP);
-  return mal_collective_price(&part, &g, c, bytes).busbw;
-}
-
 static void scale(mal_value *v, double factor) { v->value *= factor; }
 
 static mal_machine hurt(mal_arena *a, const mal_machine *m, const mal_damage *d) {
@@ -35,14 +23,6 @@ static mal_machine hurt(mal_arena *a, const mal_machine *m, const mal_damage *d)
   if (d->no_nvls) copy.gpu->cal.nvls.value = 0;
   if (d->no_p2p) copy.gpu->p2p = false;
   return copy;
-}
-
-void mal_machine_at_best(mal_arena *a, mal_machine *m) {
-  *m = hurt(a, m, &mal_no_damage);
-  mal_fitted *reached[] = {&m->gpu->cal.nvlink, &m->gpu->cal.nvls, &m->gpu->cal.pcie, &m->gpu->cal.nic};
-  for (size_t i = 0; i < sizeof reached / sizeof *reached; i++) reached[i]->value = reached[i]->hi;
-  m->gpu->cal.link_latency_s.value = m->gpu->cal.link_latency_s.lo;
-  m->gpu->cal.net_latency_s.value = m->gpu->cal.net_latency_s.lo;
 }
 
 /* A step of the reference job: every GPU a shard (ZeRO-3), one sequence each. 0 when it cannot be priced there. */

@@ -8,6 +8,7 @@
 #include "core/csv.h"
 #include "machine/topology/identify.h"
 #include "plan/plan.h"
+#include "price/expected.h"
 #include "price/price.h"
 
 typedef enum mal_severity { MAL_SEV_NOTE, MAL_SEV_WARNING, MAL_SEV_ERROR, MAL_SEVERITIES } mal_severity;
@@ -175,11 +176,6 @@ mal_log_reader mal_read_nccl_tests, mal_read_torch_bench, mal_read_nccl_log, mal
 
 /* The GPU, node and count of nodes that a benchmark ran on, as it should be; false when not known. */
 bool mal_bench_machine(mal_health *h, const mal_bench *b, mal_machine *m);
-/* The machine with its constants at what microbenchmarks reach, for comparing with benchmarks. */
-void mal_machine_at_best(mal_arena *a, mal_machine *m);
-/* busbw of a collective over `ranks` of m on `nodes` of its nodes. */
-double mal_expected_busbw(const mal_machine *m, mal_collective c, int64_t ranks, int64_t nodes, double bytes);
-
 typedef struct mal_variable {
   const char *name, *value;
   mal_evidence from;
