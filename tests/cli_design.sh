@@ -33,6 +33,13 @@ for size in "--gpus 1016 --ufm" "--nodes 16 --grow 40 --whole-units" "--single-n
   run 0 design --node dgx-h100 $size --json
   python3 tests/cli_schema.py docs/schema/design.json <"$work/out" || fail "schema: $size"
 done
+run 0 design llama-3-70b --single-node --node dgx-a100 --inference --refresh dgx-h100 --json
+python3 tests/cli_schema.py docs/schema/design.json <"$work/out" || fail "schema: refresh, inference"
+run 0 design llama-3-70b --nodes 8 --node dgx-a100 --inference --refresh dgx-b200
+has "they run at 50 %"
+has "no room"
+run 2 design --nodes 4 --node dgx-h100 --inference
+run 2 design --nodes 4 --node dgx-h100 --refresh dgx-h1000
 python3 - "$work/d.html" <<'END' || fail "the page"
 import html.parser, re, sys
 text = open(sys.argv[1], encoding="utf-8").read()

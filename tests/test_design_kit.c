@@ -224,6 +224,35 @@ static void test_addresses(void **state) {
   }
 }
 
+/* Needs are the sum of their parts and grow with what is asked; eight A100 on four Gen4 switches copy to the host at four times 31.5
+ * GB/s, eight H100 on eight Gen5 ones at eight times 63; an NDR adapter does not fit 16 lanes of Gen4. */
+static void test_balance(void **state) {
+  (void)state;
+  make("dgx-a100", 16);
+  assert_true(fabs(d.balance.copy_bytes_per_s / (4 * 31.5e9) - 1) < 0.02);
+  mal_machine m = d.machine;
+  mal_node node = *m.node;
+  m.node = &node;
+  node.nic_bytes_per_s.value = 50e9;
+  mal_compute c, more;
+  mal_compute_ask k = {.nodes = 16, .level = MAL_DATA_TEXT};
+  mal_compute_make(&m, d.chassis, &k, &c);
+  assert_true(c.nic_bytes_per_s > 1.5 * c.nic_slot_bytes_per_s);
+  k.level = MAL_DATA_VIDEO, k.checkpoint_bytes = 1e12, k.dataset_bytes = 1e14, k.offload_bytes = 1e11,
+  k.node_read_bytes_per_s = 40e9;
+  mal_compute_make(&m, d.chassis, &k, &more);
+  for (int i = 0; i < MAL_NEED_KINDS; i++) {
+    double sum = 0;
+    for (int p = 0; p < more.needs[i].n_parts; p++) sum += more.needs[i].parts[p].amount;
+    assert_true(fabs(sum - more.needs[i].needed) <= 1e-6 * sum);
+    assert_true(more.needs[i].needed > c.needs[i].needed);
+  }
+  assert_true(more.direct_storage && !c.direct_storage);
+  make("dgx-h100", 16);
+  assert_true(fabs(d.balance.copy_bytes_per_s / (8 * 63e9) - 1) < 0.02);
+  for (int i = 0; i < MAL_NEED_KINDS; i++) assert_true(d.balance.needs[i].needed <= d.balance.needs[i].has);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_software_lists, setup, teardown),
@@ -234,6 +263,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_kit, setup, teardown),
       cmocka_unit_test_setup_teardown(test_counters_cover_rules, setup, teardown),
       cmocka_unit_test_setup_teardown(test_addresses, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_balance, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,8 @@ typedef struct options {
   mal_design_ask ask; /* first: its table's offsets count from here */
   mal_job job;        /* of a training target */
   const char *cabling, *bom, *html, *topology_conf, *topology_yaml, *addresses, *kit, *prices, *output, *from;
+  const char *refresh;
+  bool inference;
   const char *expected, *found, *names; /* of check */
   bool json, help;
 } options;
@@ -24,6 +26,10 @@ const mal_option mal_design_options[] = {
     {"output", 'o', MAL_OPT_TEXT, AT(output), "FILE", NULL, NULL,
      N_("write what was asked to a YAML file: the expected cluster")},
     {"from", 0, MAL_OPT_TEXT, AT(from), "FILE", NULL, NULL, N_("start from such a file; further options win")},
+    {"refresh", 0, MAL_OPT_TEXT, AT(refresh), "NODE", NULL, NULL,
+     N_("and what changes when that node takes the place of --node, in the same racks and fabric")},
+    {"inference", 0, MAL_OPT_FLAG, AT(inference), NULL, NULL, NULL,
+     N_("and what a node gives when it serves MODEL, contexts of --seq tokens")},
     {"cabling", 0, MAL_OPT_TEXT, AT(cabling), "FILE", NULL, NULL, N_("write every cable, from port to port, as CSV")},
     {"bom", 0, MAL_OPT_TEXT, AT(bom), "FILE", NULL, NULL, N_("write the bill of materials as CSV")},
     {"html", 0, MAL_OPT_TEXT, AT(html), "FILE", NULL, NULL, N_("write one page with drawings and tables")},
@@ -138,21 +144,46 @@ static mal_status verdict(const mal_design *d) {
   return MAL_OK;
 }
 
+/* A model that only serves needs no training target. */
+static bool trains(const options *o, const char *model) { return model && (!o->inference || o->job.tokens > 0); }
+
+static mal_status serve(mal_arena *a, const mal_design *d, const options *o, const char *model, mal_served *out,
+                        mal_error *e) {
+  mal_model *m = MAL_NEW(a, mal_model);
+  mal_serving *rows = MAL_ARRAY(a, mal_serving, MAL_SERVING_MOST);
+  if (!model) return mal_fail(e, MAL_BAD, _("which model does it serve? malha design MODEL --inference ..."));
+  mal_status s = mal_model_load(a, model, m, e);
+  if (s != MAL_OK) return s;
+  int64_t context = o->job.seq > 0                                    ? o->job.seq
+                    : m->max_positions > 0 && m->max_positions < 8192 ? m->max_positions
+                                                                      : 8192;
+  *out = (mal_served){&d->machine, m, context, rows, mal_serving_list(&d->machine, m, context, rows)};
+  return MAL_OK;
+}
+
 static mal_status run(mal_page *page, options *o, const char *model, const char *command, mal_error *e) {
   mal_arena *a = page->arena;
   mal_design *d = MAL_NEW(a, mal_design);
+  mal_refresh *refresh = MAL_NEW(a, mal_refresh);
   mal_target target;
-  mal_status s = model ? mal_design_target(a, model, &o->job, &o->ask, &target, e) : MAL_OK;
+  mal_served served;
+  mal_design_more more = {0};
+  mal_status s = MAL_OK;
+  if (trains(o, model)) s = mal_design_target(a, model, &o->job, &o->ask, &target, e);
   if (s == MAL_OK) s = mal_design_make(a, &o->ask, d, e);
   if (s == MAL_OK && o->prices) s = mal_design_price(a, d, o->prices, e);
+  if (s == MAL_OK && o->refresh) s = mal_design_refresh(a, d, o->refresh, refresh, e);
+  if (s == MAL_OK && o->inference) s = serve(a, d, o, model, &served, e);
   if (s == MAL_OK) s = write_files(a, d, o, command, e);
   if (s != MAL_OK) return s;
+  more =
+      (mal_design_more){trains(o, model) ? &target : NULL, o->refresh ? refresh : NULL, o->inference ? &served : NULL};
   if (o->json) {
-    json_t *root = mal_report_design_json(a, d, model ? &target : NULL, command);
+    json_t *root = mal_report_design_json(a, d, &more, command);
     mal_page_put(page, "%s\n", mal_json_dump(a, root));
     json_decref(root);
   } else {
-    mal_report_design(page, d, model ? &target : NULL, command);
+    mal_report_design(page, d, &more, command);
   }
   return verdict(d);
 }

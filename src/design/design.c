@@ -1,4 +1,5 @@
 #include "design/design.h"
+#include "core/units.h"
 #include "reliability/reliability.h"
 #include <math.h>
 #include <stdarg.h>
@@ -39,6 +40,8 @@ const mal_option mal_design_ask_options[] = {
     {"dataset", 0, MAL_OPT_AMOUNT, AT(dataset_bytes), "BYTES", "B", NULL, N_("size of the dataset")},
     {"checkpoint", 0, MAL_OPT_AMOUNT, AT(checkpoint_bytes), "BYTES", "B", NULL,
      N_("size of a checkpoint (default: the model's)")},
+    {"offload", 0, MAL_OPT_AMOUNT, AT(offload_bytes), "BYTES", "B", NULL,
+     N_("states in the host memory of a node (default: as the model's layout has it)")},
     {"keep", 0, MAL_OPT_COUNT, AT(kept), "N", NULL, NULL, N_("checkpoints that are kept (default 10)")},
     {"goodput", 0, MAL_OPT_NUMBER, AT(goodput), "SHARE", NULL, NULL,
      N_("share of time that must train (default 0.95)")},
@@ -187,6 +190,48 @@ static mal_status grow(mal_arena *a, mal_design *d, mal_error *e) {
 
 /* --- storage --------------------------------------------------------------------------------------------------------- */
 
+/* Warnings where a node is short of something, and what its PCIe switches do to traffic. */
+static void judge_node(mal_arena *a, mal_design *d) {
+  const mal_compute *c = &d->balance;
+  for (int i = 0; i < MAL_NEED_KINDS; i++) {
+    const mal_need *n = &c->needs[i];
+    if (n->has <= 0 || n->needed <= n->has) continue;
+    const char *needed = i == MAL_NEED_CORES ? mal_show_int((int64_t)n->needed) : mal_show_bytes(n->needed);
+    mal_design_find(a, d, MAL_WARNING,
+                    _("a node has %s of %s, %s are needed: order more, or read less from each node (--data, "
+                      "--dataset, --checkpoint, --offload)."),
+                    i == MAL_NEED_CORES ? mal_show_int((int64_t)n->has) : mal_show_bytes(n->has), _(mal_need_name[i]),
+                    needed);
+  }
+  if (c->nic_bytes_per_s > 1.02 * c->nic_slot_bytes_per_s)
+    mal_design_find(
+        a, d, MAL_WARNING,
+        _("an adapter of %.0f Gb/s sits on 16 PCIe lanes of %.0f Gb/s: the lanes are oversubscribed %.1f to 1."),
+        c->nic_bytes_per_s * 8 / 1e9, c->nic_slot_bytes_per_s * 8 / 1e9, c->nic_bytes_per_s / c->nic_slot_bytes_per_s);
+  if (c->pcie_known && c->nics < c->gpus)
+    mal_design_find(a, d, MAL_WARNING,
+                    _("under a PCIe switch %lld GPUs share %lld adapters: rails of the others cross the processor, "
+                      "without GPUDirect RDMA's full rate."),
+                    (long long)c->gpus, (long long)c->nics);
+  if (!c->pcie_known && d->machine.node->nvlink_domain <= d->machine.node->gpus)
+    mal_design_find(a, d, MAL_NOTE,
+                    _("which GPUs, adapters and drives share a PCIe switch was not read for %s: malha probe --from "
+                      "listings of one, malha check judges them."),
+                    d->machine.node->name);
+}
+
+static void balance(mal_arena *a, mal_design *d) {
+  const mal_design_ask *k = &d->ask;
+  mal_compute_ask ask = {.level = k->data,
+                         .nodes = d->nodes,
+                         .checkpoint_bytes = k->checkpoint_bytes,
+                         .dataset_bytes = k->dataset_bytes,
+                         .offload_bytes = k->offload_bytes,
+                         .node_read_bytes_per_s = d->has_fabric ? mal_storage_node_read(k->data) : 0};
+  mal_compute_make(&d->machine, d->chassis, &ask, &d->balance);
+  judge_node(a, d);
+}
+
 static mal_status make_storage(mal_arena *a, mal_design *d, mal_error *e) {
   const mal_design_ask *k = &d->ask;
   mal_storage_server *server;
@@ -201,8 +246,7 @@ static mal_status make_storage(mal_arena *a, mal_design *d, mal_error *e) {
                          .restart_s = k->restart_s,
                          .goodput = k->goodput,
                          .asynchronous = true,
-                         .host_copy_bytes_per_s =
-                             (double)d->machine.node->gpus * d->machine.gpu->pcie_bytes_per_s.value,
+                         .host_copy_bytes_per_s = d->balance.copy_bytes_per_s,
                          .kept = k->kept,
                          .dataset_bytes = k->dataset_bytes,
                          .node_nvme_bytes = d->machine.node->nvme_bytes.value};
@@ -243,8 +287,9 @@ static mal_status load(mal_arena *a, mal_design *d, mal_error *e) {
 
 static mal_status furnish(mal_arena *a, mal_design *d, mal_error *e) {
   mal_status s = MAL_OK;
+  if (d->has_fabric) give_slot_to_ufm(a, d);
+  balance(a, d);
   if (d->has_fabric) {
-    give_slot_to_ufm(a, d);
     s = make_storage(a, d, e);
     if (s == MAL_OK) s = make_networks(d, e);
     if (s == MAL_OK) s = grow(a, d, e);

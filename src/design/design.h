@@ -4,6 +4,7 @@
 #ifndef MAL_DESIGN_DESIGN_H
 #define MAL_DESIGN_DESIGN_H
 #include "core/options.h"
+#include "design/compute.h"
 #include "design/hall.h"
 #include "design/kit/software.h"
 #include "design/network.h"
@@ -22,7 +23,7 @@ typedef struct mal_design_ask {
   bool for_target;              /* the number of nodes follows from a training target */
   double repair_s, spare_share; /* time to repair a node; chance that spares suffice */
   int data;                     /* mal_data_level */
-  double goodput, restart_s, dataset_bytes, checkpoint_bytes;
+  double goodput, restart_s, dataset_bytes, checkpoint_bytes, offload_bytes; /* offload: of one node, to its memory */
   int64_t kept;
   int64_t grow;               /* nodes after growth; 0 not asked */
   double years, upkeep, rent; /* of use; share of capex a year; of one GPU-hour, 0: the catalogue's */
@@ -81,6 +82,7 @@ typedef struct mal_design {
   int64_t inband_leaves, inband_zone_cores, inband_zones,
       inband_supers; /* leaves of a zone meet in its cores, zones in supers */
   int64_t oob_switches, managers, management_servers, pdus;
+  mal_compute balance;
   mal_storage storage;
   mal_hall hall;
   mal_cable *cables;

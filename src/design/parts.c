@@ -65,6 +65,11 @@ static const mal_field chassis_table[] = {
     VALUE(storage_bytes_per_s),
     VALUE(inband_ports),
     VALUE(oob_ports),
+    VALUE(pcie_switches),
+    VALUE(switch_gpus),
+    VALUE(switch_nics),
+    VALUE(switch_drives),
+    VALUE(switch_up_lanes),
     TEXT(rails, false),
     {0},
 };

@@ -31,6 +31,8 @@ typedef struct mal_chassis {
   mal_value inlet_min_c, inlet_max_c;
   mal_value storage_ports, storage_bytes_per_s; /* for storage and in-band traffic; of one port */
   mal_value inband_ports, oob_ports;
+  mal_value pcie_switches, switch_gpus, switch_nics, switch_drives; /* under each PCIe switch; 0: nobody read it */
+  mal_value switch_up_lanes;                                        /* of a switch to its processor */
   char *rails; /* HCA of each rail, in rail order: "mlx5_0,mlx5_3"; NULL: mlx5_0.. */
 } mal_chassis;
 

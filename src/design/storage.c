@@ -13,6 +13,8 @@ static const struct {
 static const double unit_nodes = 32;
 static const double full_share = 0.8; /* plan to fill no more than this (Bekman, ML Engineering, storage) */
 
+double mal_storage_node_read(int level) { return guidance[level].node_read; }
+
 #define OF mal_storage_server
 #define VALUE(name)                                                                                                    \
   { .key = #name, .kind = MAL_FIELD_VALUE, .offset = offsetof(OF, name), .required = true }

@@ -14,6 +14,7 @@ void mal_storage_server_each(const mal_storage_server *s, void (*visit)(void *, 
 
 /* What the data are: guidance of NVIDIA's reference architecture (RA-11333-001 V11, table 6) a node and a unit of 32 nodes. */
 typedef enum mal_data_level { MAL_DATA_TEXT, MAL_DATA_IMAGES, MAL_DATA_VIDEO, MAL_DATA_LEVELS } mal_data_level;
+double mal_storage_node_read(int level);        /* bytes/s that the guidance gives one node */
 extern const char *const mal_data_level_name[]; /* "text" good, "images" better, "video" best */
 
 typedef struct mal_storage_ask {

@@ -75,6 +75,9 @@ static mal_status describe(mal_arena *a, const trial *k, int64_t nodes, mal_targ
   t->layout = mal_plan_layout(a, &r.best[0].plan);
   t->estimate = r.best[0].estimate;
   t->checkpoint_bytes = mal_checkpoint_bytes(&program);
+  for (int i = 0; i < r.best[0].plan.layout.pp; i++)
+    t->offload_bytes = fmax(t->offload_bytes, (double)program.stages[i].host_bytes);
+  t->offload_bytes *= (double)r.best[0].plan.machine.gpus_per_node;
   return MAL_OK;
 }
 
@@ -88,6 +91,7 @@ mal_status mal_design_target(mal_arena *a, const char *model, const mal_job *job
   mal_status s = mal_machine_load(a, ask->node, &machine, e);
   if (s != MAL_OK) return s;
   k.node = machine.node->name;
+  if (ask->single_node && ask->nodes < 1 && ask->gpus < 1) ask->nodes = 1;
   int64_t nodes = ask->nodes > 0 ? ask->nodes : (ask->gpus + machine.node->gpus - 1) / machine.node->gpus;
   if (nodes < 1 && (job->tokens <= 0 || job->deadline_s <= 0))
     return mal_fail(e, MAL_BAD, _("how much, and by when? Give --tokens and --deadline, or --nodes."));
@@ -97,5 +101,6 @@ mal_status mal_design_target(mal_arena *a, const char *model, const mal_job *job
   }
   s = describe(a, &k, nodes, t, e);
   if (s == MAL_OK && ask->checkpoint_bytes <= 0) ask->checkpoint_bytes = t->checkpoint_bytes;
+  if (s == MAL_OK && ask->offload_bytes <= 0) ask->offload_bytes = t->offload_bytes;
   return s;
 }

@@ -10,6 +10,7 @@ typedef struct mal_target {
   const char *layout;  /* the best on the nodes that work, as --layout takes it */
   const char *machine; /* "128xdgx-h100" */
   mal_estimate estimate;
+  double offload_bytes;    /* of one node in host memory */
   double checkpoint_bytes; /* weights, master weights and states that lowering placed */
 } mal_target;
 

@@ -4,14 +4,19 @@
 #include "design/compare.h"
 #include "design/design.h"
 #include "design/target.h"
+#include "report/design_refresh.h"
 #include "report/page.h"
 #include <jansson.h>
 
 enum { MAL_DESIGN_VERSION = 1 }; /* of docs/schema/design.json */
 
-/* target: NULL when no model was given. */
-void mal_report_design(mal_page *p, const mal_design *d, const mal_target *target, const char *command);
-json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_target *target, const char *command);
+typedef struct mal_design_more { /* what else was asked; NULL: was not */
+  const mal_target *target;
+  const mal_refresh *refresh;
+  const mal_served *served;
+} mal_design_more;
+void mal_report_design(mal_page *p, const mal_design *d, const mal_design_more *more, const char *command);
+json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_design_more *more, const char *command);
 /* One self-contained page. */
 char *mal_report_design_html(mal_arena *a, const mal_design *d, const char *command);
 /* Values in use that nobody verified: "chassis.ru"; at most max are named, the count of all is returned. */

@@ -193,18 +193,19 @@ static json_t *target_json(const mal_target *t) {
   return o;
 }
 
-json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_target *target, const char *command) {
+json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_design_more *more, const char *command) {
   json_t *o = json_object(), *nodes = json_object();
   put_int(o, "version", MAL_DESIGN_VERSION);
   put_text(o, "command", command);
   put(o, "ask", mal_options_json(mal_design_ask_options, mal_design_ask_option_count, &d->ask));
-  put(o, "target", target ? target_json(target) : json_null());
+  put(o, "target", more->target ? target_json(more->target) : json_null());
   put_text(nodes, "node", d->machine.node->name);
   put_int(nodes, "count", d->nodes);
   put_int(nodes, "spare", d->spares);
   put_int(nodes, "gpus", d->nodes * d->machine.node->gpus);
   put_int(nodes, "per_rack", d->hall.nodes_per_rack);
   put(o, "nodes", nodes);
+  put(o, "compute", mal_report_compute_json(d));
   put(o, "network", d->has_fabric ? networks_json(d) : json_null());
   put(o, "storage", d->has_fabric ? storage_json(&d->storage) : json_null());
   put(o, "racks", racks_json(d));
@@ -214,6 +215,8 @@ json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_targ
   put(o, "cost", cost_json(d));
   put(o, "software", mal_report_software_json(d));
   put(o, "acceptance", mal_report_acceptance_json(a, d));
+  put(o, "refresh", more->refresh ? mal_report_refresh_json(more->refresh) : json_null());
+  put(o, "inference", more->served ? mal_report_serving_json(more->served) : json_null());
   put(o, "findings", findings_json(d));
   return o;
 }

@@ -270,10 +270,11 @@ static void put_target(mal_page *p, const mal_target *t) {
                  mal_show_bytes(t->checkpoint_bytes));
 }
 
-void mal_report_design(mal_page *p, const mal_design *d, const mal_target *target, const char *command) {
+void mal_report_design(mal_page *p, const mal_design *d, const mal_design_more *more, const char *command) {
   mal_arena *a = p->arena;
   put_head(p, d);
-  if (target) put_target(p, target);
+  if (more->target) put_target(p, more->target);
+  mal_report_compute(p, d);
   if (d->has_fabric) {
     put_network(p, d);
     put_cables(p, d);
@@ -283,6 +284,8 @@ void mal_report_design(mal_page *p, const mal_design *d, const mal_target *targe
   put_parts(p, d);
   mal_report_software(p, d);
   mal_report_acceptance(p, d);
+  if (more->refresh) mal_report_refresh(p, more->refresh);
+  if (more->served) mal_report_serving(p, more->served);
   put_findings(p, d);
   const char *names[6];
   int n = mal_design_unverified(a, d, names, 6);
