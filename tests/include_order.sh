@@ -1,7 +1,7 @@
 #!/bin/sh
 # A folder of src/ includes only itself and folders before it in this order: what CONTRIBUTING.md says, and no cycles.
 set -u
-order="core model machine job layout plan program timeline reliability price search simulate engine design check report library cli"
+order="core model machine job layout plan program timeline reliability price search simulate engine design check launch report library cli"
 cd "$(dirname "$0")/.." || exit 3
 
 # Reads lines FILE:#include "FOLDER/NAME"; prints those that break the order and exits 1 when there is one.

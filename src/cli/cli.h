@@ -39,6 +39,8 @@ int mal_cmd_design(int argc, char **argv);
 int mal_cmd_data(int argc, char **argv);
 int mal_cmd_probe(int argc, char **argv);
 int mal_cmd_check(int argc, char **argv);
+int mal_cmd_export(int argc, char **argv);
+int mal_cmd_import(int argc, char **argv);
 int mal_cmd_help(int argc, char **argv);
 
 /* Option groups of the verbs, for help and man pages. */
@@ -52,6 +54,8 @@ extern const mal_option mal_data_options[];
 extern const int mal_data_option_count;
 extern const mal_option mal_probe_options[];
 extern const int mal_probe_option_count;
+extern const mal_option mal_export_options[], mal_import_options[];
+extern const int mal_export_option_count, mal_import_option_count;
 extern const mal_option mal_check_options[];
 extern const int mal_check_option_count;
 

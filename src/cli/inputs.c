@@ -78,6 +78,8 @@ static mal_status start_from_plan(mal_arena *a, const char *path, mal_inputs *in
   in->profile = *plan->profile_spec ? plan->profile_spec : NULL;
   in->job = plan->asked_job;
   in->layout = plan->asked_layout;
+  in->kept = plan->kept;
+  in->n_kept = plan->n_kept;
   return MAL_OK;
 }
 
@@ -153,7 +155,11 @@ mal_status mal_inputs_parse(mal_arena *a, const mal_option *own, int own_count, 
 }
 
 mal_status mal_inputs_plan(mal_arena *a, const mal_inputs *in, int i, mal_plan *plan, mal_error *e) {
-  return mal_plan_make(a, in->model, in->machines[i], in->profile ? in->profile : "", &in->job, &in->layout, plan, e);
+  mal_status status =
+      mal_plan_make(a, in->model, in->machines[i], in->profile ? in->profile : "", &in->job, &in->layout, plan, e);
+  plan->kept = in->kept;
+  plan->n_kept = in->n_kept;
+  return status;
 }
 
 int mal_inputs_main(const mal_option *own, int own_count, int argc, char **argv, mal_inputs_run *run) {

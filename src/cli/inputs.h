@@ -15,6 +15,7 @@ typedef struct mal_run_flags { /* of train; 0: not given */
 typedef struct mal_inputs {
   const char *model, *on, *layout_text, *offload, *profile, *job_file, *from;
   const char *output, *trace; /* of the verbs */
+  const char *target;         /* of export: --for */
   const char *fix, *against;  /* of the search */
   int objective;
   int64_t best, threads;
@@ -30,6 +31,8 @@ typedef struct mal_inputs {
   } simulate;
   mal_job job;
   mal_layout layout;
+  const mal_kept *kept; /* of --from */
+  int n_kept;
   char **machines; /* --on, split */
   int n_machines;
 } mal_inputs;

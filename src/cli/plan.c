@@ -51,6 +51,8 @@ static mal_status answer_one(mal_arena *a, const mal_inputs *in, int i, mal_answ
                                      : mal_plan_search(a, in, i, answer, &answer->error);
   if (!status) status = check_price(&answer->plan, &answer->error);
   if (!status && in->has_layout) status = mal_answer_find(a, answer, true, &answer->error);
+  answer->plan.kept = in->kept;
+  answer->plan.n_kept = in->n_kept;
   answer->status = status;
   answer->asked = in->machines[i];
   if (status == MAL_BAD && in->n_machines > 1 && mal_machine_load(a, in->machines[i], &machine, e) == MAL_OK)

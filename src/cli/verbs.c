@@ -33,6 +33,17 @@ static const mal_section simulate_sections[] = {
     {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
     {0},
 };
+static const mal_section export_sections[] = {
+    {N_("Files"), mal_export_options, &mal_export_option_count, false},
+    {N_("Options"), mal_input_options, &mal_input_option_count, false},
+    {N_("The job"), mal_job_options, &mal_job_option_count, false},
+    {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
+    {0},
+};
+static const mal_section import_sections[] = {
+    {N_("Options"), mal_import_options, &mal_import_option_count, false},
+    {0},
+};
 static const mal_section validate_sections[] = {
     {N_("Options"), mal_validate_options, &mal_validate_option_count, false},
     {0},
@@ -77,6 +88,20 @@ static const char *const plan_examples[] = {
     "malha plan llama-3-70b --on 8xa100-80-sxm --layout zero=3,micro-batch=1,recompute=full --train lora",
     N_("Only the numbers"),
     "malha plan llama-3-8b --on 8xh100-sxm --layout tp=2,zero=1,micro-batch=1 --json | jq .layouts[0].tokens_per_s",
+    NULL,
+};
+static const char *const export_examples[] = {
+    N_("A plan as a script that starts Megatron-LM"),
+    "malha export --from plan.json --for megatron -o run",
+    N_("Without a plan file: the script on standard output"),
+    "malha export llama-3-8b --on 8xh100-sxm --layout tp=2,micro-batch=1 --for megatron",
+    NULL,
+};
+static const char *const import_examples[] = {
+    N_("What the settings of a script cost, and what would be better"),
+    "malha import train.sh --on 8xh100-sxm",
+    N_("A variable that the script leaves to its caller, and both plans as files"),
+    "malha import train.sh DATA_PATH=/data/text --on 8xh100-sxm -o now.json --better best.json",
     NULL,
 };
 static const char *const lower_examples[] = {
@@ -286,6 +311,27 @@ const mal_verb mal_verbs[] = {
         "Every id is read: what is cut, negative or not below --vocabulary is named with file and byte.\n\n"
         "Exit status: 0 done; 2 bad usage or input; 3 a fault."),
      data_sections, data_examples},
+    {"export", mal_cmd_export, N_("Which files run it?"), N_("a plan as the files that run it elsewhere"),
+     N_("[MODEL] --for TARGET [OPTION...]"),
+     N_("Writes the files that make others do what the plan says: scripts and settings of frameworks. The numbers of "
+        "the plan are those of its profile; the files say what they were priced for.\n\n"
+        "Targets: megatron (Megatron-LM with torchrun).\n\n"
+        "What a target cannot express of the plan is said, in the answer and in the file. Settings that malha import "
+        "kept with the plan are there again. Names and paths are quoted; nothing that a plan holds is run.\n\n"
+        "Exit status: 0 done; 1 written, but something of the plan is missing; 2 bad usage or input; 3 a fault."),
+     export_sections, export_examples},
+    {"import", mal_cmd_import, N_("What do my present settings cost, and what is better?"),
+     N_("settings that are in use, as a plan, and a better one"),
+     N_("FILE... [NAME=VALUE...] --on MACHINE [OPTION...]"),
+     N_("Reads settings that a team has: a shell script or command line of Megatron-LM with its variables and arrays, "
+        "#SBATCH lines, exported variables. Nothing is run: what only a running shell knows stays open and is named; "
+        "NAME=VALUE sets it.\n\n"
+        "Says what the settings cost, what is wrong with the environment, and what is better: from the settings as "
+        "they are to the best layout of all, change by change, each with its gain.\n\n"
+        "The model is looked for among the built-in ones by its widths. Every option that no word of the plan stands "
+        "for is kept in the plan, and malha export writes it again.\n\n"
+        "Exit status: 0 the settings fit; 1 they do not; 2 bad usage or input; 3 a fault."),
+     import_sections, import_examples},
     {"models", mal_cmd_models, N_("Which models does it know, and what is in one?"), N_("list the models, or show one"),
      N_("[MODEL] [OPTION...]"),
      N_("Without MODEL lists the built-in models. With MODEL (a name, the path of a config.json, or a description) "

@@ -103,6 +103,20 @@ static void add_derived(json_t *names, const mal_option *table, int count, const
     if (!mal_option_same(&table[i], asked, now)) json_array_append_new(names, json_string(table[i].name));
 }
 
+/* {"megatron": [["--lr", "3e-4"], ["--bf16"]]} */
+static json_t *kept_json(const mal_plan *p) {
+  json_t *all = json_object();
+  for (int i = 0; i < p->n_kept; i++) {
+    const mal_kept *k = &p->kept[i];
+    json_t *of = json_object_get(all, k->target), *one = json_array();
+    if (!of) json_object_set_new(all, k->target, of = json_array());
+    json_array_append_new(one, json_string(k->key));
+    for (int v = 0; v < k->n_values; v++) json_array_append_new(one, json_string(k->values[v]));
+    json_array_append_new(of, one);
+  }
+  return all;
+}
+
 static mal_status spec_for(mal_arena *a, const char *plan_path, const char *what, const char *spec, const char **kept,
                            mal_error *e) {
   if (strcmp(spec, "-") == 0)
@@ -129,6 +143,7 @@ mal_status mal_plan_show(mal_arena *a, const char *path, const mal_plan *p, char
   add_derived(derived, mal_job_options, mal_job_option_count, &p->asked_job, &p->job);
   add_derived(derived, mal_layout_options, mal_layout_option_count, &p->asked_layout, &p->layout);
   json_object_set_new(root, "derived", derived);
+  if (p->n_kept) json_object_set_new(root, "kept", kept_json(p));
   *text = mal_json_dump(a, root);
   json_decref(root);
   return MAL_OK;
@@ -195,7 +210,7 @@ static mal_status check_version(mal_arena *a, const mal_json *j, mal_error *e) {
 }
 
 static mal_status check_keys(mal_arena *a, const mal_json *j, mal_error *e) {
-  static const char *const keys[] = {"malha_plan", "model", "machine", "profile", "job", "layout", "derived"};
+  static const char *const keys[] = {"malha_plan", "model", "machine", "profile", "job", "layout", "derived", "kept"};
   enum { KEYS = sizeof keys / sizeof *keys };
   const char *key;
   json_t *value;
@@ -239,6 +254,43 @@ static mal_status read_derived(mal_arena *a, const mal_json *j, mal_plan_parts *
   return fail_at(j, a, "derived", e);
 }
 
+static bool all_texts(const json_t *list) {
+  size_t i;
+  json_t *one;
+  if (!json_is_array(list) || !json_array_size(list)) return false;
+  json_array_foreach(list, i, one) if (!json_is_string(one)) return false;
+  return true;
+}
+
+static mal_kept kept_of(mal_arena *a, const char *target, const json_t *list) {
+  size_t n = json_array_size(list) - 1;
+  const char **values = MAL_ARRAY(a, const char *, n + 1);
+  for (size_t i = 0; i < n; i++) values[i] = mal_copy(a, json_string_value(json_array_get(list, i + 1)));
+  return (mal_kept){mal_copy(a, target), mal_copy(a, json_string_value(json_array_get(list, 0))), values, (int)n};
+}
+
+static mal_status read_kept(mal_arena *a, const mal_json *j, mal_plan_parts *parts, mal_error *e) {
+  json_t *object = json_object_get(j->root, "kept"), *list, *one;
+  const char *target;
+  size_t at;
+  bool good = !object || json_is_null(object) || json_is_object(object);
+  mal_kept *kept = NULL;
+  json_object_foreach(object, target, list) {
+    good = good && json_is_array(list);
+    json_array_foreach(list, at, one) {
+      good = good && all_texts(one) && parts->n_kept < MAL_KEPT_MOST;
+      if (!good) break;
+      kept = mal_grow(a, kept, (size_t)parts->n_kept, (size_t)parts->n_kept + 1, sizeof *kept);
+      kept[parts->n_kept++] = kept_of(a, target, one);
+    }
+  }
+  parts->kept = kept;
+  if (good) return MAL_OK;
+  mal_fail(e, MAL_BAD, _("'kept' must be an object of lists of settings, each a list of texts, at most %d in all."),
+           MAL_KEPT_MOST);
+  return fail_at(j, a, "kept", e);
+}
+
 static mal_status read_parts(mal_arena *a, const mal_json *j, mal_plan_parts *parts, mal_error *e) {
   bool found;
   const char *key;
@@ -254,6 +306,7 @@ static mal_status read_parts(mal_arena *a, const mal_json *j, mal_plan_parts *pa
   if (s == MAL_OK) s = read_options(a, j, "layout", mal_layout_options, mal_layout_option_count, &parts->layout, e);
   if (s == MAL_OK && mal_job_check(&parts->job, &key, e) != MAL_OK) s = fail_at(j, a, key, e);
   if (s == MAL_OK) s = read_derived(a, j, parts, e);
+  if (s == MAL_OK) s = read_kept(a, j, parts, e);
   if (s != MAL_OK) return s;
   parts->model = from_plan(a, j->path, parts->model);
   parts->machine = from_plan(a, j->path, parts->machine);
@@ -284,5 +337,7 @@ mal_status mal_plan_read(mal_arena *a, const char *path, mal_plan *p, mal_error 
   if (s == MAL_OK) s = mal_plan_parse(a, path, text, length, &parts, e);
   if (s != MAL_OK) return s;
   s = mal_plan_make(a, parts.model, parts.machine, parts.profile, &parts.asked_job, &parts.asked_layout, p, e);
+  p->kept = parts.kept;
+  p->n_kept = parts.n_kept;
   return s == MAL_OK ? s : mal_fail_in(e, "%s", path);
 }

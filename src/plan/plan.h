@@ -3,6 +3,15 @@
 #define MAL_PLAN_PLAN_H
 #include "layout/layout.h"
 
+/* A setting of a framework that no option of ours stands for: kept with the plan, so that it is there again when the plan is
+ * written out for that framework. target "megatron", key "--lr", values {"3e-4"}; ${NAME} in a value: known when the job runs. */
+typedef struct mal_kept {
+  const char *target, *key;
+  const char *const *values;
+  int n_values;
+} mal_kept;
+enum { MAL_KEPT_MOST = 4096 };
+
 typedef struct mal_plan {
   mal_model model;
   mal_machine machine;
@@ -14,6 +23,8 @@ typedef struct mal_plan {
   mal_job asked_job;                                    /* before anything was derived */
   mal_layout asked_layout;
   char *arithmetic; /* "1024 = 2 × 8 × 64": global batch = micro-batch × accumulation × dp */
+  const mal_kept *kept;
+  int n_kept;
 } mal_plan;
 
 enum { MAL_PLAN_VERSION = 1 };
@@ -38,6 +49,8 @@ typedef struct mal_plan_parts {
   const char *model, *machine, *profile;
   mal_job job, asked_job; /* asked: without what was derived, which is derived again when something is asked anew */
   mal_layout layout, asked_layout;
+  const mal_kept *kept;
+  int n_kept;
 } mal_plan_parts;
 mal_status mal_plan_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_plan_parts *parts,
                           mal_error *e);
