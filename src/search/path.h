@@ -13,5 +13,5 @@ typedef struct mal_stride {
 /* from, to: complete, of one model, machine, job and profile. steps: from the first change on; the last has to's layout. Empty
  * when the two are one. */
 mal_status mal_search_path(mal_arena *a, const mal_plan *from, const mal_estimate *estimate, const mal_plan *to,
-                    mal_stride **steps, int *count, mal_error *e);
+                           mal_stride **steps, int *count, mal_error *e);
 #endif
