@@ -76,8 +76,26 @@ d = json.load(open(sys.argv[1]))
 t = d["target"]
 sys.exit(not (t["time_to_target_s"] <= 60 * 86400 and d["nodes"]["spare"] >= 0 and t["checkpoint_bytes"] > 8e9 * 14 * 0.9))
 END
-printf 'volts: 480\n' >"$work/site.yaml"
+# Every supply that sites have: 208, 220/380, 230/400, 240/415 V in three phases, one phase, 277/480 V behind a transformer.
+for supply in 208:3:60:0 380:3:32:0 400:3:32:0 415:3:60:0 230:1:63:0 480:3:60:240 480:3:60:208; do
+  IFS=: read -r volts phases breaker outlet <<SUPPLY
+$supply
+SUPPLY
+  printf 'volts: %s\nphases: %s\nbreaker_a: %s\noutlet_v: %s\nfeeds: 4\nnetwork_feeds: 4\n' "$volts" "$phases" "$breaker" "$outlet" >"$work/site.yaml"
+  run 0 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
+done
+printf 'base: default\nvolts: 480\n' >"$work/site.yaml"
+run 1 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
+has "site.yaml:2"
+has "outlet_v"
+printf 'phases: 2\n' >"$work/site.yaml"
 run 2 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
+has "site.yaml:1"
+printf 'rack_ru: 0\n' >"$work/site.yaml"
+run 2 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
+printf 'redundancy: 2n\n' >"$work/site.yaml"
+run 1 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
+has "feeds"
 printf 'breaker_a: 10\n' >"$work/site.yaml"
 run 1 design --nodes 4 --node dgx-h100 --site "$work/site.yaml"
 has "breaker_a"

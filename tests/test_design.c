@@ -5,6 +5,7 @@
 #include "design/cost.h"
 #include "design/design.h"
 #include "design/files.h"
+#include "design_checks.h"
 #include "test.h"
 #include <math.h>
 #include <stdlib.h>
@@ -65,8 +66,10 @@ static void test_bill_of_materials(void **state) {
   assert_true(parts_of("compute fabric", "switch-optics") == 1536);
   assert_true(parts_of("in-band network", "sn4600c") == 8);
   assert_true(parts_of("out-of-band network", "sn2201") == 8);
-  assert_true(parts_of("nodes", "fabric-manager") == 4);
+  assert_true(parts_of("nodes", "ufm") == 4);
   assert_int_equal(d.hall.node_racks, 32);
+  assert_int_equal(d.hall.n_racks, 38);
+  assert_int_equal(d.pdus, 96 + 12);
   assert_int_equal(d.hall.nodes_per_rack, 4);
   assert_int_equal(cables_of("compute", "node-leaf"), 1020);
   assert_int_equal(cables_of("compute", "leaf-spine"), 1024);
@@ -148,49 +151,6 @@ static void test_heat(void **state) {
   assert_true(found("published heat"));
 }
 
-/* Power adds up through every level, each unit stands in one rack, each cable joins two ports that nothing else uses. */
-static void check_conservation(void) {
-  double racks = 0, units = 0;
-  int64_t placed = 0;
-  for (int64_t i = 0; i < d.hall.n_units; i++) units += d.hall.units[i].max_w;
-  for (int64_t i = 0; i < d.hall.n_racks; i++) {
-    const mal_rack *r = &d.hall.racks[i];
-    racks += r->max_w, placed += r->count;
-    double used = 0;
-    for (int64_t k = 0; k < r->count; k++) {
-      const mal_unit *u = &d.hall.units[d.hall.order[r->first + k]];
-      assert_int_equal(u->rack, i);
-      used += ceil(u->ru);
-      assert_true((double)u->bottom_u + u->ru - 1 <= (double)d.site.rack_ru);
-    }
-    assert_true(used <= (double)d.site.rack_ru);
-  }
-  assert_int_equal(placed, d.hall.n_units);
-  const mal_power_sum *p = &d.peak;
-  assert_true(fabs(racks - units) < 1 && fabs(units - p->total_w) < 1);
-  assert_true(fabs(p->nodes_w + p->switches_w + p->storage_w + p->management_w - p->total_w) < 1);
-  assert_true(d.idle.total_w <= d.training.total_w && d.training.total_w <= p->total_w);
-  for (int64_t i = 0; i < d.n_cables; i++) {
-    assert_in_range(d.cables[i].from, 0, d.hall.n_units - 1);
-    assert_in_range(d.cables[i].to, 0, d.hall.n_units - 1);
-    assert_true(d.cables[i].from != d.cables[i].to && d.cables[i].length_m >= d.cables[i].route_m);
-  }
-}
-
-static int by_text(const void *x, const void *y) { return strcmp(*(char *const *)x, *(char *const *)y); }
-
-static void check_ports_once(void) {
-  char **ends = MAL_ARRAY(&a, char *, 2 * d.n_cables);
-  for (int64_t i = 0; i < d.n_cables; i++) {
-    const mal_cable *c = &d.cables[i];
-    ends[2 * i] = mal_print(&a, "%lld %s", (long long)c->from, c->from_port);
-    ends[2 * i + 1] = mal_print(&a, "%lld %s", (long long)c->to, c->to_port);
-  }
-  qsort(ends, (size_t)(2 * d.n_cables), sizeof *ends, by_text);
-  for (int64_t i = 1; i < 2 * d.n_cables; i++)
-    if (strcmp(ends[i - 1], ends[i]) == 0) fail_msg("port %s is used twice", ends[i]);
-}
-
 static void test_conservation(void **state) {
   (void)state;
   static const char *const nodes[] = {"dgx-h100", "dgx-a100", "dgx-b200", "dell-xe9680", "aws-p5", "gb200-nvl72"};
@@ -202,8 +162,8 @@ static void test_conservation(void **state) {
       if (strcmp(nodes[n], "dgx-b200") == 0) k.site = "b200-415v";
       mal_status s = mal_design_make(&a, &k, &d, &e);
       if (s != MAL_OK) fail_msg("%s: %s", nodes[n], e.text);
-      check_conservation();
-      check_ports_once();
+      check_conservation(&d);
+      check_ports_once(&a, &d);
     }
 }
 
@@ -216,9 +176,18 @@ static void test_contradictions(void **state) {
   mal_site s;
   const char *weak = "rack_ru: 42\nvolts: 208\nbreaker_a: 16\nfeeds: 2\nnetwork_feeds: 2\n";
   assert_ok(mal_site_parse(&a, "weak.yaml", weak, strlen(weak), &s, &e), e);
-  const char *bad[][3] = {{"volts: 480\n", "277", "200 to 240"},       {"phases: 2\n", "phases", "1 or 3"},
-                          {"rack_ru: -4\n", "weak.yaml:1", "rack_ru"}, {"redundancy: 3n\n", "redundancy", "2n"},
-                          {"redundancy: 2n\nfeeds: 3\n", "even", "3"}, {"humidity: 7\n", "humidity", "between"}};
+  const char *bad[][3] = {{"phases: 2\n", "weak.yaml:1", "1 or 3"},
+                          {"rack_ru: -4\n", "weak.yaml:1", "rack_ru"},
+                          {"redundancy: 3n\n", "redundancy", "2n"},
+                          {"humidity: 7\n", "humidity", "between"}};
+  const char *against[][3] = {{"\nvolts: 480\n", "weak.yaml:2", "outlet_v"},
+                              {"feeds: 3\nredundancy: 2n\n", "even", "weak.yaml:2"}};
+  for (size_t i = 0; i < sizeof against / sizeof *against; i++)
+    assert_fails(MAL_NO, mal_site_parse(&a, "weak.yaml", against[i][0], strlen(against[i][0]), &s, &e), e,
+                 against[i][1], against[i][2]);
+  const char *behind = "volts: 480\noutlet_v: 240\n"; /* 277 V to neutral; a transformer gives supplies 240 */
+  assert_ok(mal_site_parse(&a, "weak.yaml", behind, strlen(behind), &s, &e), e);
+  assert_true(mal_site_outlet_v(&s) == 240 && fabs(mal_site_line_v(&s) - 277.13) < 0.01);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_fails(MAL_BAD, mal_site_parse(&a, "weak.yaml", bad[i][0], strlen(bad[i][0]), &s, &e), e, bad[i][1],
                  bad[i][2]);

@@ -38,8 +38,10 @@ static void racks_and_nodes(bill *b) {
                 : "as asked");
   row(b, "nodes", "storage-server", d->has_fabric ? d->storage.server->title : "", units_of(d, MAL_UNIT_STORAGE_SERVER),
       "see storage");
-  row(b, "nodes", "management-server", "management server", units_of(d, MAL_UNIT_MANAGEMENT), "four a cluster");
-  row(b, "nodes", "fabric-manager", "UFM appliance", units_of(d, MAL_UNIT_FABRIC_MANAGER), "one for each of its links");
+  row(b, "nodes", d->management->name, d->management->title, units_of(d, MAL_UNIT_MANAGEMENT),
+      mal_print(a, "%.0f a cluster", d->management->each.value));
+  row(b, "nodes", d->manager->name, d->manager->title, units_of(d, MAL_UNIT_FABRIC_MANAGER),
+      "one for each of its links");
 }
 
 static void fabric_switches(bill *b, const char *section, const mal_network *n) {

@@ -130,10 +130,11 @@ static void add_inband(writer *w) {
              MAL_ARRAY(a, int64_t, d->inband_leaves)};
   for (int64_t i = 0; i < d->hall.n_units; i++) {
     const mal_unit *u = &d->hall.units[i];
-    int64_t ports =
-        u->kind == MAL_UNIT_NODE ? (int64_t)d->chassis->inband_ports.value
-        : u->kind == MAL_UNIT_MANAGEMENT || u->kind == MAL_UNIT_STORAGE_SERVER || u->kind == MAL_UNIT_OOB_SWITCH ? 2
-                                                                                                                 : 0;
+    int64_t ports = u->kind == MAL_UNIT_NODE             ? (int64_t)d->chassis->inband_ports.value
+                    : u->kind == MAL_UNIT_MANAGEMENT     ? (int64_t)d->management->inband_ports.value
+                    : u->kind == MAL_UNIT_FABRIC_MANAGER ? (int64_t)d->manager->inband_ports.value
+                    : u->kind == MAL_UNIT_STORAGE_SERVER || u->kind == MAL_UNIT_OOB_SWITCH ? 2
+                                                                                           : 0;
     const char *word = u->kind == MAL_UNIT_OOB_SWITCH ? "uplink" : "inband";
     for (int64_t k = 0; k < ports; k++) attach(w, s, "in-band", &p, i, mal_print(a, "%s%lld", word, (long long)k + 1));
   }

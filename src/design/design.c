@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NODES_MOST = 1 << 20, UFM_LINKS = 4, FINDINGS = 64 };
+enum { NODES_MOST = 1 << 20, FINDINGS = 64 };
 
 #define AT(member) offsetof(mal_design_ask, member)
 const mal_option mal_design_ask_options[] = {
@@ -128,7 +128,7 @@ static mal_status count_nodes(mal_arena *a, mal_design *d, mal_error *e) {
 static void give_slot_to_ufm(mal_arena *a, mal_design *d) {
   int64_t unit = d->leaf->ports / 2;
   if (!d->ask.ufm) return;
-  d->managers = UFM_LINKS;
+  d->managers = (int64_t)d->manager->each.value;
   if (d->nodes % unit || d->ask.topology != MAL_TOPOLOGY_RAIL) return;
   d->nodes--;
   if (d->spares > 0) d->spares--;
@@ -282,6 +282,8 @@ static mal_status load(mal_arena *a, mal_design *d, mal_error *e) {
   if (s == MAL_OK) s = mal_switch_load(a, d->ask.leaf ? d->ask.leaf : default_switch(d), &d->leaf, e);
   if (s == MAL_OK) s = mal_switch_load(a, "sn4600c", &d->inband_switch, e);
   if (s == MAL_OK) s = mal_switch_load(a, "sn2201", &d->oob_switch, e);
+  if (s == MAL_OK) s = mal_appliance_load(a, "management-server", &d->management, e);
+  if (s == MAL_OK) s = mal_appliance_load(a, "ufm", &d->manager, e);
   return s;
 }
 

@@ -77,6 +77,7 @@ typedef struct mal_design {
   mal_site site;
   int64_t nodes, spares; /* spares of them */
   mal_switch *leaf, *inband_switch, *oob_switch;
+  mal_appliance *management, *manager;
   bool has_fabric;
   mal_network compute, storage_network;
   int64_t inband_leaves, inband_zone_cores, inband_zones,
@@ -88,8 +89,9 @@ typedef struct mal_design {
   mal_cable *cables;
   int64_t n_cables;
   mal_power_sum idle, training, peak;
-  double ups_wh, generator_w, swing_w; /* swing: between checkpoint and training, of all nodes at once */
-  mal_rack_power worst;                /* of all racks with the worst failed set of circuits */
+  double ups_wh, generator_w, swing_w;               /* swing: between checkpoint and training, of all nodes at once */
+  double heaviest_rack_kg, floor_kg_per_m2, tile_kg; /* of it: on the area and the tiles below */
+  mal_rack_power worst;                              /* of all racks with the worst failed set of circuits */
   mal_cooling cooling;
   double energy_wh_per_day, cost_per_day, kg_co2_per_day;
   mal_part *parts;

@@ -60,6 +60,21 @@ static void fail_circuits(mal_arena *a, mal_design *d) {
                     (long long)overloaded);
 }
 
+/* The heaviest rack on the floor below it, and on the tiles that it stands on. */
+static void load_floor(mal_arena *a, mal_design *d) {
+  const mal_site *s = &d->site;
+  double area = s->rack_width_m * s->rack_depth_m, heaviest = 0;
+  for (int64_t i = 0; i < d->hall.n_racks; i++) heaviest = fmax(heaviest, d->hall.racks[i].kg);
+  d->heaviest_rack_kg = heaviest + s->rack_empty_kg;
+  d->floor_kg_per_m2 = d->heaviest_rack_kg / area;
+  d->tile_kg = d->floor_kg_per_m2 * s->tile_m * s->tile_m;
+  if (s->floor_kg_per_m2 > 0 && d->floor_kg_per_m2 > s->floor_kg_per_m2)
+    mal_design_find(a, d, MAL_ERROR,
+                    _("the heaviest rack, %.0f kg, loads the floor with %.0f kg/m2 (%.0f kg a tile); it carries %.0f "
+                      "(floor_kg_per_m2). Spread the load, or hold racks lighter (rack_max_kg)."),
+                    d->heaviest_rack_kg, d->floor_kg_per_m2, d->tile_kg, s->floor_kg_per_m2);
+}
+
 void mal_design_power(mal_arena *a, mal_design *d) {
   for (int64_t i = 0; i < d->hall.n_units; i++) {
     const mal_unit *u = &d->hall.units[i];
@@ -79,16 +94,7 @@ void mal_design_power(mal_arena *a, mal_design *d) {
                   _("when a job of all nodes starts, stops or waits for a checkpoint, the hall's draw moves by "
                     "%.0f kW within a second: tell whoever runs the UPS and the generator."),
                   d->swing_w / 1e3);
-  if (d->site.floor_kg_per_m2 > 0) {
-    double area = d->site.rack_width_m * d->site.rack_depth_m, heaviest = 0;
-    for (int64_t i = 0; i < d->hall.n_racks; i++) heaviest = fmax(heaviest, d->hall.racks[i].kg);
-    double load = (heaviest + d->site.rack_empty_kg) / area;
-    if (load > d->site.floor_kg_per_m2)
-      mal_design_find(a, d, MAL_ERROR,
-                      _("the heaviest rack loads the floor with %.0f kg/m2; it carries %.0f "
-                        "(floor_kg_per_m2)."),
-                      load, d->site.floor_kg_per_m2);
-  }
+  load_floor(a, d);
 }
 
 /* --- cooling --------------------------------------------------------------------------------------------------------- */

@@ -20,7 +20,8 @@ const char *const mal_limit_words[] = {N_("nothing"),
                                        N_("the circuits, one failed as the redundancy asks")};
 
 /* Racks of switches keep this share of their units for switches, the rest for cables: the reference architecture's 6 racks of
- * 48U hold about 100U of switches and servers (RA-11333-001 V11, bill of materials). */
+ * 48U hold about 100U of switches and servers (RA-11333-001 V11, bill of materials). Rounded up to whole units, with which its 38
+ * racks and 96 + 12 PDUs come out for its 127 nodes. */
 static const double network_fill = 0.4;
 
 typedef struct filler {
@@ -56,7 +57,7 @@ static bool circuits_suffice(const mal_hall *h, const mal_rack *r) {
 
 static int limit_of(const mal_hall *h, const mal_rack *r) {
   const mal_site *s = h->site;
-  double room = (double)(s->rack_ru - s->reserved_ru) * (r->nodes ? 1 : network_fill);
+  double free = (double)(s->rack_ru - s->reserved_ru), room = r->nodes ? free : ceil(free * network_fill);
   if (r->ru > room && !(r->count == 1 && r->ru <= (double)s->rack_ru)) return MAL_LIMIT_RU;
   if (r->kg + s->rack_empty_kg > s->rack_max_kg) return MAL_LIMIT_WEIGHT;
   if (!outlets_suffice(h, r)) return MAL_LIMIT_OUTLETS;

@@ -18,14 +18,27 @@ static int64_t endpoints(const mal_network_ask *k) { return k->nodes * k->rails 
 
 /* --- leaves ---------------------------------------------------------------------------------------------------------- */
 
+/* Whether some divisor lies within three times any number of spines below `up`. */
+static bool divides_well(int64_t up) {
+  for (int64_t d = 1, next; d < up; d = next)
+    if ((next = divisor_from(up, d + 1)) > 3 * d) return false;
+  return true;
+}
+
+/* The fewest links up that keep the oversubscription and that many numbers of spines share evenly: of 62 only 31 or 62 spines can
+ * take the same, of 63 it is 7, 9 or 21. */
 static void split_leaf(mal_network *n) {
-  int64_t ports = n->ask.leaf->ports;
-  n->up = (int64_t)ceil((double)ports / (1 + n->ask.oversubscription) - 1e-9);
+  int64_t ports = n->ask.leaf->ports, least = (int64_t)ceil((double)ports / (1 + n->ask.oversubscription) - 1e-9);
+  n->up = least;
+  while (n->up < ports / 2 && !divides_well(n->up)) n->up++;
+  if (!divides_well(n->up)) n->up = least;
   n->down = ports - n->up;
 }
 
-/* Node slots: those of managers are given up by nodes. */
-static int64_t slots(const mal_network_ask *k) { return k->nodes + (k->managers > 0); }
+/* Node slots: those of managers, a manager on each rail, are given up by nodes. */
+static int64_t slots(const mal_network_ask *k) {
+  return k->nodes + (k->managers > 0 ? ceil_div(k->managers, k->rails) : 0);
+}
 
 /* As many rails in one leaf as let all nodes meet in one unit: fewer switches for few nodes. */
 static int64_t rails_in_leaf(const mal_network *n) {
@@ -199,10 +212,11 @@ mal_status mal_network_make(const mal_network_ask *ask, double nic_bytes_per_s, 
   if (!built)
     return mal_fail(e, MAL_NO,
                     _("%lld ports are more than the %lld that a %s of %s (%lld ports) reaches: take a switch with more "
-                      "ports, fewer nodes, or --topology dragonfly."),
+                      "ports (--switch), or fewer nodes%s."),
                     (long long)endpoints(ask), (long long)most_ports(n),
                     ask->topology == MAL_TOPOLOGY_DRAGONFLY ? _("dragonfly") : _("three-tier network"), ask->leaf->name,
-                    (long long)ask->leaf->ports);
+                    (long long)ask->leaf->ports,
+                    ask->topology != MAL_TOPOLOGY_DRAGONFLY ? _(", or --topology dragonfly") : "");
   count_cables(n);
   n->bisection_bytes_per_s = bisection(n);
   return MAL_OK;
@@ -241,7 +255,7 @@ static void node_links(writer *w) {
     for (int64_t r = 0; r < k->server_ports; r++, sequence++)
       attach(w, (mal_device){MAL_DEV_SERVER, i}, r + 1, r, k->nodes + i, sequence);
   for (int64_t i = 0; i < k->managers; i++, sequence++)
-    attach(w, (mal_device){MAL_DEV_MANAGER, i}, 1, i % (k->rails > 0 ? k->rails : 1), k->nodes, sequence);
+    attach(w, (mal_device){MAL_DEV_MANAGER, i}, 1, i % k->rails, k->nodes + i / k->rails, sequence);
 }
 
 static void leaf_links(writer *w) {

@@ -52,7 +52,7 @@ typedef struct mal_network_ask {
   int64_t servers, server_ports; /* storage servers, attached to leaves like nodes; 0 */
   double oversubscription;       /* ports down over links up of a leaf, at most; 1 none */
   bool whole_units;              /* build scalable units whole, one rail a leaf, however few nodes there are */
-  int64_t managers;              /* links of fabric managers, in the first node slot that is free */
+  int64_t managers;              /* links of fabric managers, in the first node slots that are free; one a rail */
 } mal_network_ask;
 
 typedef struct mal_network {

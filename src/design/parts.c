@@ -75,6 +75,23 @@ static const mal_field chassis_table[] = {
 };
 #undef OF
 
+#define OF mal_appliance
+static const mal_field appliance_table[] = {
+    BASE,          TEXT(name, true),  TEXT(title, true),     NEEDED(each),
+    NEEDED(ru),    NEEDED(weight_kg), NEEDED(idle_w),        NEEDED(training_w),
+    NEEDED(max_w), NEEDED(supplies),  NEEDED(supplies_full), VALUE(inband_ports),
+    {0},
+};
+#undef OF
+
+mal_status mal_appliance_load(mal_arena *a, const char *name, mal_appliance **out, mal_error *e) {
+  *out = MAL_NEW(a, mal_appliance);
+  mal_status s = mal_hardware_load(a, "appliances", "appliance", appliance_table, name, *out, e);
+  if (s == MAL_OK && !((*out)->each.value <= 64 && (*out)->ru.value > 0 && (*out)->supplies.value >= 1))
+    s = mal_fail(e, MAL_BAD, _("appliance '%s': each is at most 64, ru is above 0, supplies 1 or more."), name);
+  return s;
+}
+
 mal_status mal_switch_load(mal_arena *a, const char *name, mal_switch **out, mal_error *e) {
   *out = MAL_NEW(a, mal_switch);
   mal_status s = mal_hardware_load(a, "switches", "switch", switch_table, name, *out, e);
@@ -101,6 +118,11 @@ static void pass_on(void *context, const char *key, mal_value *value, mal_fitted
   const each *all = context;
   (void)fitted;
   if (value) all->visit(all->context, key, value);
+}
+
+void mal_appliance_each(const mal_appliance *s, void (*visit)(void *, const char *, const mal_value *), void *context) {
+  mal_appliance copy = *s;
+  mal_fields_each(appliance_table, &copy, pass_on, &(each){visit, context});
 }
 
 void mal_switch_each(const mal_switch *s, void (*visit)(void *, const char *, const mal_value *), void *context) {

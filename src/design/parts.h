@@ -36,6 +36,14 @@ typedef struct mal_chassis {
   char *rails; /* HCA of each rail, in rail order: "mlx5_0,mlx5_3"; NULL: mlx5_0.. */
 } mal_chassis;
 
+/* What runs the cluster beside its nodes: management servers, fabric managers. */
+typedef struct mal_appliance {
+  char *name, *title;
+  mal_value each; /* in one cluster */
+  mal_value ru, weight_kg, idle_w, training_w, max_w, supplies, supplies_full, inband_ports;
+} mal_appliance;
+
+mal_status mal_appliance_load(mal_arena *a, const char *name, mal_appliance **out, mal_error *e);
 mal_status mal_switch_load(mal_arena *a, const char *name, mal_switch **out, mal_error *e);
 /* A node without a file of its own takes that of its GPU's default node; generic when there is none. */
 mal_status mal_chassis_load(mal_arena *a, const mal_node *node, mal_chassis **out, mal_error *e);
@@ -44,6 +52,7 @@ mal_status mal_chassis_load(mal_arena *a, const mal_node *node, mal_chassis **ou
 const char *mal_chassis_hca(mal_arena *a, const mal_chassis *c, int64_t rail);
 
 /* Visits every value, for showing sources and what is unverified. */
+void mal_appliance_each(const mal_appliance *s, void (*visit)(void *, const char *, const mal_value *), void *context);
 void mal_switch_each(const mal_switch *s, void (*visit)(void *, const char *, const mal_value *), void *context);
 void mal_chassis_each(const mal_chassis *c, void (*visit)(void *, const char *, const mal_value *), void *context);
 #endif

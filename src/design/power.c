@@ -57,11 +57,11 @@ static void add_unit(const mal_site *s, int64_t feeds, const mal_unit *u, uint32
 
 /* Line currents of a circuit. Outlets between lines: two of the three loads meet in a line, 60 degrees apart. */
 static void judge(const mal_site *s, const double pair[LINES], mal_rack_power *out) {
-  double outlet = mal_site_outlet_v(s), worst = 0, sum = 0, watts = 0, line[LINES] = {0};
+  double volts = mal_site_line_v(s), worst = 0, sum = 0, watts = 0, line[LINES] = {0};
   int lines = s->phases == 3 ? LINES : 1;
-  bool between = s->phases == 3 && outlet == s->volts;
+  bool between = s->phases == 3 && volts == s->volts;
   for (int i = 0; i < lines; i++) {
-    double x = pair[i] / (outlet * s->power_factor), y = pair[(i + 1) % lines] / (outlet * s->power_factor);
+    double x = pair[i] / (volts * s->power_factor), y = pair[(i + 1) % lines] / (volts * s->power_factor);
     line[i] = between ? sqrt(x * x + y * y + x * y) : x;
     worst = fmax(worst, line[i]);
     sum += line[i];

@@ -3,6 +3,7 @@
 #include "core/file.h"
 #include "machine/hardware.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *const mal_redundancy_name[] = {"n", "n+1", "2n", NULL};
@@ -32,6 +33,7 @@ static const mal_field site_table[] = {
     COUNT(network_feeds, 0, 16),
     COUNT(phases, 1, 3),
     NUMBER(volts, 100, 600),
+    NUMBER(outlet_v, 0, 600),
     NUMBER(breaker_a, 1, 1000),
     NUMBER(derating, 0.1, 1),
     NUMBER(power_factor, 0.5, 1),
@@ -69,37 +71,57 @@ double mal_site_circuit_w(const mal_site *s) {
   return (s->phases == 3 ? sqrt(3.0) : 1.0) * s->volts * s->breaker_a * s->derating * s->power_factor;
 }
 
+double mal_site_line_v(const mal_site *s) {
+  if (s->outlet_v <= 0) return mal_site_outlet_v(s);
+  return s->phases == 3 ? s->volts / sqrt(3.0) : s->volts;
+}
+
 double mal_site_outlet_v(const mal_site *s) {
+  if (s->outlet_v > 0) return s->outlet_v;
   bool to_neutral = s->phases == 3 && s->volts > SUPPLY_V_MOST;
   return to_neutral ? s->volts / sqrt(3.0) : s->volts;
 }
 
-static mal_status check(const mal_site *s, const char *path, mal_error *e) {
+/* Where a key stands: "site.yaml:3", or the file alone when it comes from the base. */
+static const char *where(const mal_fields *f, const char *path, char out[static 300], const char *key) {
+  int line = f ? mal_fields_line(f, key) : 0;
+  if (line > 0)
+    snprintf(out, 300, "%.280s:%d", path, line);
+  else
+    snprintf(out, 300, "%.280s", path);
+  return out;
+}
+
+/* Impossible values: MAL_BAD. What each may be but not together: MAL_NO. */
+static mal_status check(const mal_site *s, const mal_fields *f, const char *path, mal_error *e) {
+  char at[300];
   double outlet = mal_site_outlet_v(s);
-  if (s->phases == 2) return mal_fail(e, MAL_BAD, _("%s: phases is 2; it must be 1 or 3."), path);
+  if (s->phases == 2)
+    return mal_fail(e, MAL_BAD, _("%s: phases is 2; it must be 1 or 3."), where(f, path, at, "phases"));
   if (s->reserved_ru >= s->rack_ru)
-    return mal_fail(e, MAL_BAD, _("%s: reserved_ru is %lld of a rack of %lld; leave room for a server."), path,
-                    (long long)s->reserved_ru, (long long)s->rack_ru);
+    return mal_fail(e, MAL_BAD, _("%s: reserved_ru is %lld of a rack of %lld; leave room for a server."),
+                    where(f, path, at, "reserved_ru"), (long long)s->reserved_ru, (long long)s->rack_ru);
   if (outlet < SUPPLY_V_LEAST || outlet > SUPPLY_V_MOST)
-    return mal_fail(e, MAL_BAD,
+    return mal_fail(e, MAL_NO,
                     _("%s: %g V in %lld phase(s) gives a power supply %.0f V; servers take 200 to 240 V. Use 208, 380, "
-                      "400 or 415 V between three phases, or a transformer below 480 V."),
-                    path, s->volts, (long long)s->phases, outlet);
+                      "400 or 415 V between three phases, or a transformer: outlet_v: 240."),
+                    where(f, path, at, s->outlet_v > 0 ? "outlet_v" : "volts"), s->volts, (long long)s->phases, outlet);
   int64_t other = s->network_feeds ? s->network_feeds : s->feeds;
   if (s->redundancy == MAL_REDUNDANCY_2N && (s->feeds % 2 || other % 2))
-    return mal_fail(e, MAL_BAD, _("%s: redundancy 2n needs an even number of feeds, not %lld."), path,
-                    (long long)(s->feeds % 2 ? s->feeds : other));
+    return mal_fail(e, MAL_NO,
+                    _("%s: redundancy 2n needs an even number of feeds, not %lld: change feeds or redundancy."),
+                    where(f, path, at, "redundancy"), (long long)(s->feeds % 2 ? s->feeds : other));
   if (s->redundancy != MAL_REDUNDANCY_N && (s->feeds < 2 || other < 2))
-    return mal_fail(e, MAL_BAD, _("%s: redundancy %s needs two feeds or more."), path,
-                    mal_redundancy_name[s->redundancy]);
+    return mal_fail(e, MAL_NO, _("%s: redundancy %s needs two feeds or more: change feeds or redundancy."),
+                    where(f, path, at, "redundancy"), mal_redundancy_name[s->redundancy]);
   return MAL_OK;
 }
 
-static mal_status finish(mal_arena *a, mal_site *s, const char *path, mal_error *e) {
+static mal_status finish(mal_arena *a, mal_site *s, const mal_fields *f, const char *path, mal_error *e) {
   if (!s->name) s->name = mal_copy(a, path);
   if (!s->title) s->title = s->name;
   if (!s->currency) s->currency = mal_copy(a, "USD");
-  return check(s, path, e);
+  return check(s, f, path, e);
 }
 
 mal_status mal_site_parse(mal_arena *a, const char *path, const char *text, size_t length, mal_site *site,
@@ -108,15 +130,16 @@ mal_status mal_site_parse(mal_arena *a, const char *path, const char *text, size
   *site = (mal_site){0};
   mal_status s = mal_fields_parse(a, path, text, length, site_table, &file, e);
   if (s == MAL_OK) s = mal_hardware_merge(a, "sites", "site", &file, "default", site, e);
+  if (s == MAL_OK) s = finish(a, site, &file, path, e);
   mal_fields_free(&file);
-  return s == MAL_OK ? finish(a, site, path, e) : s;
+  return s;
 }
 
 mal_status mal_site_load(mal_arena *a, const char *name, mal_site *site, mal_error *e) {
   *site = (mal_site){0};
   if (!mal_names_file(name)) {
     mal_status s = mal_hardware_load(a, "sites", "site", site_table, name, site, e);
-    return s == MAL_OK ? finish(a, site, name, e) : s;
+    return s == MAL_OK ? finish(a, site, NULL, name, e) : s;
   }
   char *text;
   size_t length;

@@ -18,7 +18,8 @@ typedef struct mal_site {
   double rack_max_w; /* what the room cools and feeds in one rack; 0: only the circuits limit */
   /* power: each rack of nodes has `feeds` circuits, each with a breaker and a PDU */
   int64_t feeds, network_feeds, phases; /* network_feeds: of racks without nodes; 0 as feeds */
-  double volts; /* between lines where there are three phases, else to neutral (or between the two lines of 208 V) */
+  double volts;    /* between lines where there are three phases, else to neutral (or between the two lines of 208 V) */
+  double outlet_v; /* at the outlets, behind a transformer; 0: none, outlets see the line or its neutral */
   double breaker_a, derating, power_factor; /* derating: share of the breaker for continuous load (NEC 210.20: 0.8) */
   int redundancy;                           /* mal_redundancy */
   int64_t c19, c13;                         /* outlets of a PDU */
@@ -44,6 +45,8 @@ mal_status mal_site_parse(mal_arena *a, const char *path, const char *text, size
 
 /* Watts of one circuit under continuous load: sqrt(3) · V · A · derating · power factor (one phase: without the root). */
 double mal_site_circuit_w(const mal_site *s);
-/* Volts that a power supply sees: line to neutral of 380 to 480 V, else the line voltage. */
+/* Volts that a power supply sees: behind a transformer, or line to neutral of 380 to 480 V, else the line voltage. */
 double mal_site_outlet_v(const mal_site *s);
+/* Volts that the current of a line is counted with: of the outlet, or of the transformer's other side. */
+double mal_site_line_v(const mal_site *s);
 #endif

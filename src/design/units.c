@@ -8,30 +8,6 @@
  * pairs too, two uplinks a switch. So the bill of materials of RA-11333-001 V11 (4 units) comes out: 6 leaves and 2 cores,
  * 24 and 6 cables between them; 8 switches of 48 ports with 16 uplinks. */
 enum { LEAF_TO_CORE = MAL_INBAND_UPLINKS, LEAF_TO_PARTNER = 2, OOB_UPLINKS = 2, ROUNDS = 8 };
-/* Management servers of a cluster, each with two in-band ports and one BMC (the same bill). */
-enum { MANAGEMENT_SERVERS = 4, MANAGEMENT_PORTS = 2 };
-
-/* An ordinary 2U server; its size and draw are judgement. */
-static const mal_unit management = {.model = "management server",
-                                    .kind = MAL_UNIT_MANAGEMENT,
-                                    .ru = 2,
-                                    .kg = 30,
-                                    .idle_w = 250,
-                                    .training_w = 400,
-                                    .max_w = 800,
-                                    .supplies = 2,
-                                    .supplies_full = 1};
-/* UFM appliance: 1U, 17 kg, 689 W at most, 1+1 supplies (NVIDIA UFM Enterprise appliance); draw below the most is judgement. */
-static const mal_unit manager = {.model = "UFM appliance",
-                                 .kind = MAL_UNIT_FABRIC_MANAGER,
-                                 .ru = 1,
-                                 .kg = 17,
-                                 .idle_w = 300,
-                                 .training_w = 400,
-                                 .max_w = 689,
-                                 .supplies = 2,
-                                 .supplies_full = 1};
-
 typedef struct list {
   mal_arena *arena;
   mal_unit *units;
@@ -45,6 +21,18 @@ static void add(list *l, mal_unit u, const char *name) {
   }
   u.name = name;
   l->units[l->n++] = u;
+}
+
+static mal_unit appliance_unit(const mal_appliance *p, int kind) {
+  return (mal_unit){.model = p->name,
+                    .kind = kind,
+                    .ru = p->ru.value,
+                    .kg = p->weight_kg.value,
+                    .idle_w = p->idle_w.value,
+                    .training_w = p->training_w.value,
+                    .max_w = p->max_w.value,
+                    .supplies = (int64_t)p->supplies.value,
+                    .supplies_full = (int64_t)p->supplies_full.value};
 }
 
 static mal_unit node_unit(const mal_design *d) {
@@ -114,8 +102,10 @@ static void add_all(list *l, mal_design *d) {
   for (int64_t i = 0; i < d->storage.servers; i++)
     add(l, server_unit(d->storage.server), mal_device_label(a, &d->storage_network, (mal_device){MAL_DEV_SERVER, i}));
   for (int64_t i = 0; i < d->managers; i++)
-    add(l, manager, mal_device_label(a, &d->compute, (mal_device){MAL_DEV_MANAGER, i}));
-  for (int64_t i = 0; i < d->management_servers; i++) add(l, management, mal_print(a, "mgmt%02lld", (long long)i + 1));
+    add(l, appliance_unit(d->manager, MAL_UNIT_FABRIC_MANAGER),
+        mal_device_label(a, &d->compute, (mal_device){MAL_DEV_MANAGER, i}));
+  for (int64_t i = 0; i < d->management_servers; i++)
+    add(l, appliance_unit(d->management, MAL_UNIT_MANAGEMENT), mal_print(a, "mgmt%02lld", (long long)i + 1));
   for (int64_t i = 0; i < d->inband_leaves; i++)
     add(l, switch_unit(d->inband_switch, MAL_UNIT_INBAND_SWITCH, false),
         mal_print(a, "inband-leaf%03lld", (long long)i + 1));
@@ -145,8 +135,10 @@ static int64_t pairs(double count) { return 2 * (int64_t)ceil(count / 2 - 1e-9);
 
 /* In-band ports: nodes, management, storage servers and the uplinks of out-of-band switches, two each. */
 static void count_inband(mal_design *d) {
-  double ports = (double)d->nodes * d->chassis->inband_ports.value + MANAGEMENT_PORTS * (double)d->management_servers +
-                 2 * (double)d->storage.servers + OOB_UPLINKS * (double)d->oob_switches;
+  double ports = (double)d->nodes * d->chassis->inband_ports.value +
+                 d->management->inband_ports.value * (double)d->management_servers +
+                 d->manager->inband_ports.value * (double)d->managers + 2 * (double)d->storage.servers +
+                 OOB_UPLINKS * (double)d->oob_switches;
   double usable = (double)(d->inband_switch->ports - LEAF_TO_CORE - LEAF_TO_PARTNER);
   bool one_pair = ports <= 2 * (double)(d->inband_switch->ports - LEAF_TO_PARTNER);
   d->inband_leaves = one_pair ? 2 : pairs(ports / usable);
@@ -184,7 +176,7 @@ static mal_status fill_once(mal_arena *a, mal_design *d, mal_error *e) {
 }
 
 mal_status mal_design_units(mal_arena *a, mal_design *d, mal_error *e) {
-  d->management_servers = d->has_fabric ? MANAGEMENT_SERVERS : 0;
+  d->management_servers = d->has_fabric ? (int64_t)d->management->each.value : 0;
   for (int round = 0; round < ROUNDS; round++) {
     int64_t inband = d->inband_leaves, oob = d->oob_switches;
     if (d->has_fabric) count_inband(d), count_oob(d);

@@ -155,7 +155,7 @@ int mal_fields_keys(mal_arena *a, const mal_fields *f, const char **keys, int ma
 }
 
 /* Line of the first "key:" in the text, 0 when not found: enough for a message. */
-static int line_of_key(const mal_fields *f, const char *key) {
+int mal_fields_line(const mal_fields *f, const char *key) {
   size_t n = strlen(key);
   for (size_t i = 0; i + n < f->length; i++) {
     bool starts = i == 0 || strchr(" \n{,\"'", f->text[i - 1]);
@@ -166,8 +166,8 @@ static int line_of_key(const mal_fields *f, const char *key) {
 
 static mal_status out_of_bounds(const mal_fields *f, const mal_field *field, double value, double lo, double hi,
                                 mal_error *e) {
-  return mal_fail(e, MAL_BAD, _("%s:%d: %s is %g; it must lie between %g and %g."), f->path, line_of_key(f, field->key),
-                  field->key, value, lo, hi);
+  return mal_fail(e, MAL_BAD, _("%s:%d: %s is %g; it must lie between %g and %g."), f->path,
+                  mal_fields_line(f, field->key), field->key, value, lo, hi);
 }
 
 static mal_status check_number(const mal_fields *f, const mal_field *field, double value, mal_error *e) {
@@ -179,7 +179,7 @@ static mal_status check_number(const mal_fields *f, const mal_field *field, doub
 static mal_status read_number(const mal_fields *f, const mal_field *field, const char *text, double *value,
                               mal_error *e) {
   if (mal_parse_number(text, field->key, value, e) != MAL_OK)
-    return mal_fail_in(e, "%s:%d", f->path, line_of_key(f, field->key));
+    return mal_fail_in(e, "%s:%d", f->path, mal_fields_line(f, field->key));
   return check_number(f, field, *value, e);
 }
 
@@ -189,12 +189,12 @@ static mal_status read_whole(const mal_fields *f, const mal_field *field, const 
   size_t digits = strspn(text, "0123456789");
   if (text[0] == '0' && digits > 1)
     return mal_fail(e, MAL_BAD, _("%s:%d: %s is '%s'; write it without the 0 before it."), f->path,
-                    line_of_key(f, field->key), field->key, text);
+                    mal_fields_line(f, field->key), field->key, text);
   mal_status s = read_number(f, field, text, &x, e);
   if (s != MAL_OK) return s;
   if (x != floor(x))
-    return mal_fail(e, MAL_BAD, _("%s:%d: %s is '%s'; it must be a whole number."), f->path, line_of_key(f, field->key),
-                    field->key, text);
+    return mal_fail(e, MAL_BAD, _("%s:%d: %s is '%s'; it must be a whole number."), f->path,
+                    mal_fields_line(f, field->key), field->key, text);
   *value = (int64_t)x;
   return MAL_OK;
 }
@@ -202,7 +202,7 @@ static mal_status read_whole(const mal_fields *f, const mal_field *field, const 
 static mal_status check_source(const mal_fields *f, const mal_field *field, const char *source, mal_error *e) {
   if (source && source[strspn(source, " \t\n")]) return MAL_OK;
   return mal_fail(e, MAL_BAD, _("%s:%d: %s has no source; write where its value was read."), f->path,
-                  line_of_key(f, field->key), field->key);
+                  mal_fields_line(f, field->key), field->key);
 }
 
 static mal_status merge_value(mal_arena *a, const mal_fields *f, const mal_field *field, const written_value *from,
@@ -229,8 +229,8 @@ static mal_status merge_fitted(mal_arena *a, const mal_fields *f, const mal_fiel
   if (s != MAL_OK) return s;
   double lo = all[0], hi = all[1];
   if (lo > hi)
-    return mal_fail(e, MAL_BAD, _("%s:%d: %s has lo %g above hi %g; swap them."), f->path, line_of_key(f, field->key),
-                    field->key, lo, hi);
+    return mal_fail(e, MAL_BAD, _("%s:%d: %s has lo %g above hi %g; swap them."), f->path,
+                    mal_fields_line(f, field->key), field->key, lo, hi);
   for (int i = 2; i < 4; i++)
     if (all[i] < lo || all[i] > hi) return out_of_bounds(f, field, all[i], lo, hi, e);
   *to = (mal_fitted){.value = all[3], .lo = lo, .hi = hi, .prior = all[2], .source = mal_copy(a, from->source)};
@@ -247,7 +247,7 @@ static mal_status merge_choice(const mal_fields *f, const mal_field *field, cons
     size_t used = strlen(known);
     snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", field->choices[i]);
   }
-  return mal_fail(e, MAL_BAD, _("%s:%d: %s is '%s'; it must be one of %s."), f->path, line_of_key(f, field->key),
+  return mal_fail(e, MAL_BAD, _("%s:%d: %s is '%s'; it must be one of %s."), f->path, mal_fields_line(f, field->key),
                   field->key, from, known);
 }
 

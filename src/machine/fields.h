@@ -45,6 +45,8 @@ typedef struct mal_fields { /* one parsed file */
 mal_status mal_fields_parse(mal_arena *a, const char *path, const char *text, size_t length, const mal_field *table,
                             mal_fields *f, mal_error *e);
 void mal_fields_free(mal_fields *f);
+/* Line of a key that the file itself has; 0: it has not. */
+int mal_fields_line(const mal_fields *f, const char *key);
 /* A text field of the file itself, NULL when absent. */
 const char *mal_fields_text(const mal_fields *f, const char *key);
 /* The parsed fields of a SECTION that is present; false when it is absent. */

@@ -209,6 +209,9 @@ json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_desi
   put(o, "network", d->has_fabric ? networks_json(d) : json_null());
   put(o, "storage", d->has_fabric ? storage_json(&d->storage) : json_null());
   put(o, "racks", racks_json(d));
+  put(o, "floor",
+      json_pack("{s:f, s:f, s:f, s:f, s:f}", "width_m", d->hall.width_m, "depth_m", d->hall.depth_m, "heaviest_rack_kg",
+                d->heaviest_rack_kg, "kg_per_m2", d->floor_kg_per_m2, "kg_per_tile", d->tile_kg));
   put(o, "power", power_json(d));
   put(o, "cooling", cooling_json(d));
   put(o, "bom", bill_json(d));

@@ -157,6 +157,8 @@ static void put_racks(mal_page *p, const mal_design *d) {
                         s->phases == 3 ? _("three phases") : _("one phase"), circuit / 1e3,
                         mal_redundancy_name[s->redundancy], d->worst.line_a, s->breaker_a * s->derating,
                         100 * d->worst.imbalance));
+  put_line(p, mal_print(a, _("The heaviest rack weighs %.0f kg: %.0f kg/m2, %.0f kg on a tile of %g m."),
+                        d->heaviest_rack_kg, d->floor_kg_per_m2, d->tile_kg, s->tile_m));
   mal_table t;
   mal_table_init(&t, a, 2, "lrrrrr");
   mal_table_row(&t, MAL_DIM, "", _("nodes"), _("switches"), _("storage"), _("other"), _("total"));
@@ -255,6 +257,9 @@ int mal_design_unverified(mal_arena *a, const mal_design *d, const char **names,
   if (!d->has_fabric) return u.n;
   const mal_switch *const switches[] = {d->leaf, d->inband_switch, d->oob_switch};
   for (int i = 0; i < 3; i++) u.section = switches[i]->name, mal_switch_each(switches[i], note, &u);
+  u.section = d->management->name;
+  mal_appliance_each(d->management, note, &u);
+  if (d->managers) u.section = d->manager->name, mal_appliance_each(d->manager, note, &u);
   u.section = d->storage.server->name;
   mal_storage_server_each(d->storage.server, note, &u);
   return u.n;
