@@ -76,14 +76,13 @@ static void put_network(mal_page *p, const mal_design *d) {
                         gbs(d->compute.bisection_bytes_per_s),
                         gbs(2 * d->compute.bisection_bytes_per_s / (double)(d->nodes * d->machine.node->gpus))));
   if (d->grown.leaves)
-    mal_page_wrap(
-        p, 0, 2,
-        mal_print(a, _("  Grown to %s: %lld leaf, %lld spine, %lld core; %s of today's %s cables move, %s are new."),
-                  many(a, d->grown.ask.nodes, P_("node", "nodes", d->grown.ask.nodes)), (long long)d->grown.leaves,
-                  (long long)d->grown.spines, (long long)d->grown.cores, count(d->recabled),
-                  count(d->compute.cables[0] + d->compute.cables[1] + d->compute.cables[2]),
-                  count(d->grown.cables[0] + d->grown.cables[1] + d->grown.cables[2] - d->compute.cables[0] -
-                        d->compute.cables[1] - d->compute.cables[2])));
+    put_line(p,
+             mal_print(a, _("Grown to %s: %lld leaf, %lld spine, %lld core; %s of today's %s cables move, %s are new."),
+                       many(a, d->grown.ask.nodes, P_("node", "nodes", d->grown.ask.nodes)), (long long)d->grown.leaves,
+                       (long long)d->grown.spines, (long long)d->grown.cores, count(d->recabled),
+                       count(d->compute.cables[0] + d->compute.cables[1] + d->compute.cables[2]),
+                       count(d->grown.cables[0] + d->grown.cables[1] + d->grown.cables[2] - d->compute.cables[0] -
+                             d->compute.cables[1] - d->compute.cables[2])));
 }
 
 static void put_cables(mal_page *p, const mal_design *d) {
@@ -119,13 +118,12 @@ static void put_storage(mal_page *p, const mal_design *d) {
                 mal_show_bytes((double)s->servers * s->server->bytes.value), _("filled to 80 % at most"));
   mal_table_put(&t, p);
   if (s->ask.checkpoint_bytes > 0)
-    mal_page_wrap(
-        p, 0, 2,
-        mal_print(p->arena,
-                  _("  A checkpoint of %s every %s (Young: %s) stops training for %s and is on storage after %s; "
-                    "a node fails every %s; goodput %.1f %%."),
-                  mal_show_bytes(s->ask.checkpoint_bytes), mal_show_time(s->interval_s), mal_show_time(s->young_s),
-                  mal_show_time(s->stall_s), mal_show_time(s->write_s), mal_show_time(s->mttf_s), 100 * s->goodput));
+    put_line(p, mal_print(p->arena,
+                          _("A checkpoint of %s every %s (Young: %s) stops training for %s and is on storage after %s; "
+                            "a node fails every %s; goodput %.1f %%."),
+                          mal_show_bytes(s->ask.checkpoint_bytes), mal_show_time(s->interval_s),
+                          mal_show_time(s->young_s), mal_show_time(s->stall_s), mal_show_time(s->write_s),
+                          mal_show_time(s->mttf_s), 100 * s->goodput));
   if (s->ask.dataset_bytes > 0)
     put_line(p, mal_print(p->arena, _("The nodes' own drives hold %.0f %% of the dataset."), 100 * s->cache_share));
 }
