@@ -97,8 +97,11 @@ static void add_spares(mal_arena *a, mal_design *d, int64_t work) {
   d->nodes = work + d->spares;
   if (k->spares < 0 && !k->for_target && !k->single_node && advised > 0)
     mal_design_find(a, d, MAL_NOTE,
-                    _("failures of such nodes and %.0f days of repair ask for %lld spares (--spares %lld): "
-                      "then as many nodes as asked work %.0f %% of the time."),
+                    P_("failures of such nodes and %.0f days of repair ask for %lld spare (--spares %lld): "
+                       "then as many nodes as asked work %.0f %% of the time.",
+                       "failures of such nodes and %.0f days of repair ask for %lld spares (--spares %lld): "
+                       "then as many nodes as asked work %.0f %% of the time.",
+                       advised),
                     k->repair_s / 86400, (long long)advised, (long long)advised, 100 * k->spare_share);
 }
 

@@ -52,8 +52,11 @@ static void fail_circuits(mal_arena *a, mal_design *d) {
                     what, (long long)down, (long long)d->site.feeds);
   if (slow)
     mal_design_find(a, d, MAL_WARNING,
-                    _("with %s failed, %lld units run on fewer supplies than full load needs: slower, "
-                      "not down."),
+                    P_("with %s failed, %lld unit runs on fewer supplies than full load needs: slower, "
+                       "not down.",
+                       "with %s failed, %lld units run on fewer supplies than full load needs: slower, "
+                       "not down.",
+                       slow),
                     what, (long long)slow);
   if (overloaded)
     mal_design_find(a, d, MAL_ERROR, _("%lld failures of circuits overload a line that is left."),

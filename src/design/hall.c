@@ -12,7 +12,7 @@ const char *const mal_unit_kind_name[] = {"node",
                                           "management server",
                                           "PDU",
                                           NULL};
-const char *const mal_limit_words[] = {N_("nothing"),
+const char *const mal_limit_words[] = {N_("their number"),
                                        N_("rack units"),
                                        N_("weight"),
                                        N_("outlets of the PDUs"),
@@ -117,9 +117,12 @@ typedef struct pile { /* racks of one sort, before they are put in a row */
   int limit;
 } pile;
 
-static bool wanted(const mal_unit *u, int sort) {
+/* Leaves have racks of their own among those of many nodes; of few, they stand with the other switches. */
+enum { FEW_RACKS = 2 };
+
+static bool wanted(const mal_hall *h, const mal_unit *u, int sort) {
   if (u->kind == MAL_UNIT_PDU) return false;
-  int own = u->kind == MAL_UNIT_NODE ? 0 : u->leaf ? 1 : 2;
+  int own = u->kind == MAL_UNIT_NODE ? 0 : u->leaf && h->node_racks > FEW_RACKS ? 1 : 2;
   return own == sort;
 }
 
@@ -128,7 +131,7 @@ static mal_status make_pile(mal_arena *a, filler *f, int sort, pile *p, mal_erro
   mal_rack *r = NULL;
   *p = (pile){MAL_ARRAY(a, mal_rack, h->n_units + 1), 0, MAL_LIMIT_NONE};
   for (int64_t i = 0; i < h->n_units; i++) {
-    if (!wanted(&h->units[i], sort)) continue;
+    if (!wanted(h, &h->units[i], sort)) continue;
     int limit = r ? try_unit(f, r, i) : MAL_LIMIT_NONE;
     if (r && !limit) continue;
     if (limit && !p->limit) p->limit = limit;
@@ -191,8 +194,8 @@ mal_status mal_hall_fill(mal_arena *a, const mal_site *site, mal_unit *units, in
   for (int sort = 0; sort < 3; sort++) {
     mal_status s = make_pile(a, &f, sort, &piles[sort], e);
     if (s != MAL_OK) return s;
+    hall->node_racks = piles[0].count;
   }
-  hall->node_racks = piles[0].count;
   hall->nodes_per_rack = piles[0].count ? piles[0].racks[0].count : 0;
   hall->limit = piles[0].limit;
   interleave(hall, piles);

@@ -22,7 +22,8 @@ static void draw_aisles(mal_writing *w, const mal_design *d, double scale, doubl
   for (int64_t p = 0; 2 * p < d->hall.rows; p++) {
     double y = top + (double)p * pair * scale, cold = y + s->rack_depth_m * scale;
     mal_svg_box(w, left, cold, width, s->cold_aisle_m * scale, "cold", NULL);
-    mal_svg_text(w, left + width / 2, cold + s->cold_aisle_m * scale / 2 + 3, 'm', "tiny", "cold aisle");
+    if (width > 70)
+      mal_svg_text(w, left + width / 2, cold + s->cold_aisle_m * scale / 2 + 3, 'm', "tiny", "cold aisle");
     if (2 * p + 2 >= d->hall.rows) continue;
     double hot = y + (2 * s->rack_depth_m + s->cold_aisle_m) * scale;
     mal_svg_box(w, left, hot, width, s->hot_aisle_m * scale, "hot", NULL);
@@ -30,27 +31,71 @@ static void draw_aisles(mal_writing *w, const mal_design *d, double scale, doubl
   }
 }
 
+/* Where cables run: a tray over each row, joined by one across them at their beginning. */
+static void draw_trays(mal_writing *w, const mal_design *d, double scale, double left, double top) {
+  double last = -1, first = -1;
+  for (int64_t i = 0; i < d->hall.n_racks; i++) {
+    const mal_rack *r = &d->hall.racks[i];
+    double y = top + r->y_m * scale;
+    if (y == last) continue;
+    if (first < 0) first = y;
+    last = y;
+    mal_svg_line(w, left, y, left + d->hall.width_m * scale, y, "tray");
+  }
+  if (last > first) mal_svg_line(w, left, first, left, last, "tray");
+}
+
+static void draw_scale(mal_writing *w, double x, double y, double scale) {
+  double metres = scale * 5 > 60 ? 1 : 5, wide = metres * scale;
+  mal_svg_line(w, x, y, x + wide, y, "wire");
+  mal_svg_line(w, x, y - 4, x, y + 4, "wire");
+  mal_svg_line(w, x + wide, y - 4, x + wide, y + 4, "wire");
+  mal_svg_text(w, x + wide + 8, y + 4, 's', "small", "%g m", metres);
+}
+
+static double longest_route(const mal_design *d) {
+  double m = 0;
+  for (int64_t i = 0; i < d->n_cables; i++) m = fmax(m, d->cables[i].route_m);
+  return m;
+}
+
+static void draw_floor_rack(mal_writing *w, const mal_design *d, int64_t i, double x, double y, double wide,
+                            double deep) {
+  const mal_rack *r = &d->hall.racks[i];
+  mal_svg_box(w, x + 1, y + 1, wide - 2, deep - 2, rack_class(d, r),
+              mal_print(w->arena, "rack %lld: %lld units, %.1f kW, %.0f kg", (long long)i + 1, (long long)r->count,
+                        r->max_w / 1e3, r->kg + d->site.rack_empty_kg));
+  if (wide <= 22) return;
+  mal_svg_text(w, x + wide / 2, y + deep / 2 - 2, 'm', "on", "%lld", (long long)i + 1);
+  if (deep > 40) mal_svg_text(w, x + wide / 2, y + deep / 2 + 12, 'm', "on tiny", "%.0f kW", r->max_w / 1e3);
+}
+
+enum { FLOOR_PX = 960 };
+
 void mal_draw_floor(mal_writing *w, const mal_design *d) {
   const mal_hall *h = &d->hall;
-  double scale = fmin(44, 900 / fmax(h->width_m, 1)), left = 24, top = 24;
-  double width = h->width_m * scale, height = (h->depth_m - d->site.hot_aisle_m + d->site.cold_aisle_m) * scale;
-  mal_svg_begin(w, width + 2 * left, height + 2 * top + 16, "floor plan");
+  const mal_site *s = &d->site;
+  double scale = fmin(56, (FLOOR_PX - 80) / fmax(h->width_m, 1)), width = h->width_m * scale;
+  double left = (FLOOR_PX - width) / 2, top = 24;
+  double height = (h->depth_m - s->hot_aisle_m + (h->rows % 2 ? s->cold_aisle_m : 0)) * scale;
+  mal_svg_begin(w, FLOOR_PX, height + top + 76, "floor plan");
   draw_aisles(w, d, scale, left, top, width);
+  draw_trays(w, d, scale, left, top);
   for (int64_t i = 0; i < h->n_racks; i++) {
     const mal_rack *r = &h->racks[i];
-    double x = left + (r->x_m - d->site.rack_width_m / 2) * scale,
-           y = top + (r->y_m - d->site.rack_depth_m / 2) * scale;
-    double wide = d->site.rack_width_m * scale, deep = d->site.rack_depth_m * scale;
-    mal_svg_box(w, x + 1, y + 1, wide - 2, deep - 2, rack_class(d, r),
-                mal_print(w->arena, "rack %lld: %lld units, %.1f kW, %.0f kg", (long long)i + 1, (long long)r->count,
-                          r->max_w / 1e3, r->kg + d->site.rack_empty_kg));
-    if (wide > 22) {
-      mal_svg_text(w, x + wide / 2, y + deep / 2, 'm', "on", "%lld", (long long)i + 1);
-      if (deep > 40) mal_svg_text(w, x + wide / 2, y + deep / 2 + 14, 'm', "on tiny", "%.0f kW", r->max_w / 1e3);
-    }
+    draw_floor_rack(w, d, i, left + (r->x_m - s->rack_width_m / 2) * scale,
+                    top + (r->y_m - s->rack_depth_m / 2) * scale, s->rack_width_m * scale, s->rack_depth_m * scale);
   }
-  mal_svg_text(w, left, height + 2 * top + 6, 's', "small", "%.1f m by %.1f m; racks %g by %g m", h->width_m,
-               h->depth_m, d->site.rack_width_m, d->site.rack_depth_m);
+  double under = top + height + 30;
+  draw_scale(w, 40, under - 4, scale);
+  mal_svg_text(
+      w, 150, under, 's', "small",
+      "%.1f m by %.1f m, aisles of %g m; racks %g by %g m; the heaviest %.0f kg: %.0f kg/m2, %.0f kg a tile of %g m",
+      h->width_m, h->depth_m, s->cold_aisle_m, s->rack_width_m, s->rack_depth_m, d->heaviest_rack_kg,
+      d->floor_kg_per_m2, d->tile_kg, s->tile_m);
+  if (d->n_cables)
+    mal_svg_text(w, 150, under + 18, 's', "small", "cables run along trays %g m high; the longest way is %.1f m",
+                 s->tray_m, longest_route(d));
   mal_svg_end(w);
 }
 
@@ -116,7 +161,7 @@ enum { SHOWN = 16 }; /* devices of a tier that are drawn; more are told by numbe
 typedef struct row {
   int64_t count;
   int kind;
-  const char *style, *label;
+  const char *style, *label, *many;
   double y;
 } row;
 
@@ -149,23 +194,33 @@ static void draw_links(mal_writing *w, const mal_network *n, const row *rows, in
   }
 }
 
+/* How many cables lie between two rows, and how fast: rows from the top, tiers from the bottom. */
+static void label_tiers(mal_writing *w, const mal_network *n, const row *rows, int count) {
+  for (int t = 0; t + 1 < count; t++) {
+    double y = (rows[count - 1 - t].y + rows[count - 2 - t].y) / 2 + 13;
+    double rate = t == 0 ? n->link_bytes_per_s : n->ask.leaf->port_bytes_per_s.value;
+    mal_svg_text(w, 12, y, 's', "small", "%s × %.0f Gb/s", mal_show_int(n->cables[t]), rate * 8 / 1e9);
+  }
+}
+
 void mal_draw_fabric(mal_writing *w, const mal_design *d) {
   const mal_network *n = &d->compute;
   double width = 960, y = 20;
   row rows[4];
   int count = 0;
-  if (n->cores) rows[count++] = (row){n->cores, MAL_DEV_CORE, "u fabric", "core", 0};
-  if (n->spines) rows[count++] = (row){n->spines, MAL_DEV_SPINE, "u fabric", "spine", 0};
-  rows[count++] = (row){n->leaves, MAL_DEV_LEAF, "u fabric", "leaf", 0};
-  rows[count++] = (row){d->nodes, MAL_DEV_NODE, "u node", "node", 0};
+  if (n->cores) rows[count++] = (row){n->cores, MAL_DEV_CORE, "u fabric", "core", "cores", 0};
+  if (n->spines) rows[count++] = (row){n->spines, MAL_DEV_SPINE, "u fabric", "spine", "spines", 0};
+  rows[count++] = (row){n->leaves, MAL_DEV_LEAF, "u fabric", "leaf", "leaves", 0};
+  rows[count++] = (row){d->nodes, MAL_DEV_NODE, "u node", "node", "nodes", 0};
   for (int i = 0; i < count; i++) rows[i].y = y + 130 * i;
   mal_svg_begin(w, width, rows[count - 1].y + 60, "compute fabric");
   draw_links(w, n, rows, count, width);
+  label_tiers(w, n, rows, count);
   for (int i = 0; i < count; i++) {
     const row *r = &rows[i];
     int64_t shown = r->count < SHOWN ? r->count : SHOWN;
     double box = fmin(64, (width - 170) / (double)shown - 6);
-    mal_svg_text(w, 12, r->y + 11, 's', "strong", "%s %s", mal_show_int(r->count), r->label);
+    mal_svg_text(w, 12, r->y + 11, 's', "strong", "%s %s", mal_show_int(r->count), r->count == 1 ? r->label : r->many);
     mal_svg_text(w, 12, r->y + 26, 's', "small", "%s", i == count - 1 ? d->machine.node->name : n->ask.leaf->name);
     for (int64_t k = 0; k < shown; k++) {
       int64_t from = r->count <= SHOWN ? k : (int64_t)ceil((double)(k * r->count) / SHOWN);
@@ -189,39 +244,68 @@ static void stage(mal_writing *w, double x, double y, const char *style, const c
 
 static const char *watts(double w) { return mal_show_rate(w, "W"); }
 
+enum { STAGE_W = 150, STAGE_H = 54, FEED_STEP = 78, FEEDS_SHOWN = 4 };
+
+static double feed_y(int64_t f) { return 30 + (double)f * FEED_STEP; }
+
+/* One UPS, or with 2N one a side, each carrying the whole. Returns the middle of the one that circuit f hangs on. */
+static double ups_y(const mal_design *d, int64_t f, int64_t feeds) {
+  double middle = 30 + (double)(feeds - 1) * FEED_STEP / 2;
+  return d->site.redundancy == MAL_REDUNDANCY_2N ? middle + (f % 2 ? 42 : -42) : middle;
+}
+
+static void draw_sources(mal_writing *w, const mal_design *d, int64_t feeds) {
+  mal_arena *a = w->arena;
+  bool sides = d->site.redundancy == MAL_REDUNDANCY_2N;
+  double middle = 30 + (double)(feeds - 1) * FEED_STEP / 2, up = middle - 42, down = middle + 42;
+  for (int side = 0; side < (sides ? 2 : 1); side++) {
+    double y = ups_y(d, side, feeds);
+    mal_svg_line(w, 160, up + 27, 210, y + 27, "wire");
+    mal_svg_line(w, 160, down + 27, 210, y + 27, "wire");
+    stage(w, 210, y, "src", sides ? mal_print(a, "UPS %c", 'A' + side) : "UPS",
+          mal_print(a, "%.0f kWh, %g min", d->ups_wh / 1e3, d->site.ups_minutes));
+  }
+  stage(w, 10, up, "src", "utility", watts(d->peak.total_w * d->site.pue));
+  stage(w, 10, down, "src", "generator", watts(d->generator_w));
+}
+
+/* A rack of one sort: its units, how many such racks there are, and what they draw. */
+static void draw_sort(mal_writing *w, const mal_design *d, double y, bool nodes, int64_t racks, int64_t feeds) {
+  double most = 0, sum = 0;
+  for (int64_t i = 0; i < d->hall.n_racks; i++)
+    if (d->hall.racks[i].nodes == nodes) most = fmax(most, d->hall.racks[i].max_w), sum += d->hall.racks[i].max_w;
+  mal_svg_box(w, 660, y, 150, 62, nodes ? "u node" : "u fabric", NULL);
+  mal_svg_text(w, 735, y + 20, 'm', "on strong", "%s × %s", mal_show_int(racks), nodes ? "node rack" : "network rack");
+  mal_svg_text(w, 735, y + 37, 'm', "on", "%s each at most", watts(most));
+  mal_svg_text(w, 735, y + 53, 'm', "on tiny", "%lld circuits each", (long long)feeds);
+  mal_svg_text(w, 822, y + 28, 's', "small strong", "%s", watts(sum));
+  mal_svg_text(w, 822, y + 44, 's', "small", "together at peak");
+}
+
 void mal_draw_power(mal_writing *w, const mal_design *d) {
   mal_arena *a = w->arena;
   const mal_site *s = &d->site;
-  int64_t feeds = s->feeds < 4 ? s->feeds : 4;
-  double height = 80 + (double)feeds * 74;
-  mal_svg_begin(w, 960, height, "power, one-line");
-  double middle = height / 2 - 27;
-  stage(w, 10, middle - 50, "src", "utility", watts(d->peak.total_w * s->pue));
-  stage(w, 10, middle + 50, "src", "generator", watts(d->generator_w));
-  mal_svg_line(w, 160, middle - 23, 200, middle + 27, "wire");
-  mal_svg_line(w, 160, middle + 77, 200, middle + 27, "wire");
-  stage(w, 200, middle, "src", "UPS", mal_print(a, "%.0f kWh, %g min", d->ups_wh / 1e3, s->ups_minutes));
+  int64_t feeds = s->feeds < FEEDS_SHOWN ? s->feeds : FEEDS_SHOWN, others = d->hall.n_racks - d->hall.node_racks;
+  double tall = fmax(feed_y(feeds - 1) + STAGE_H + 34, 190), middle = 30 + (double)(feeds - 1) * FEED_STEP / 2;
+  double node_y = others ? middle - 44 : middle - 4;
+  mal_svg_begin(w, 960, tall + 34, "power, one-line");
   for (int64_t f = 0; f < feeds; f++) {
-    double y = 20 + (double)f * 74;
-    mal_svg_line(w, 350, middle + 27, 400, y + 27, "wire");
-    stage(w, 400, y, "pdu", mal_print(a, "circuit %c", (char)('A' + f)),
-          mal_print(a, "%g V %g A", s->volts, s->breaker_a));
-    mal_svg_text(w, 475, y + 68, 'm', "tiny", "%.1f kW continuous, PDU of %lld C19", mal_site_circuit_w(s) / 1e3,
-                 (long long)s->c19);
-    mal_svg_line(w, 550, y + 27, 640, middle + 27, "wire");
+    mal_svg_line(w, 360, ups_y(d, f, feeds) + 27, 420, feed_y(f) + 27, "wire");
+    mal_svg_line(w, 570, feed_y(f) + 27, 660, node_y + 31, "wire");
+    if (others && f < (s->network_feeds ? s->network_feeds : s->feeds))
+      mal_svg_line(w, 570, feed_y(f) + 27, 660, node_y + 111, "wire");
+    stage(w, 420, feed_y(f), "pdu", mal_print(a, "circuit %c", (char)('A' + f)),
+          mal_print(a, "%g V %g A, %s", s->volts, s->breaker_a, s->phases == 3 ? "3 ph" : "1 ph"));
+    mal_svg_text(w, 495, feed_y(f) + 68, 'm', "tiny", "%.1f kW continuous; PDU: %lld C19, %lld C13",
+                 mal_site_circuit_w(s) / 1e3, (long long)s->c19, (long long)s->c13);
   }
-  mal_svg_box(w, 640, middle - 40, 150, 134, "frame", NULL);
-  mal_svg_text(w, 715, middle - 50, 'm', "small strong", "a rack of nodes");
-  for (int64_t i = 0; i < d->hall.nodes_per_rack && i < 6; i++) {
-    double tall = 120.0 / (double)(d->hall.nodes_per_rack < 6 ? d->hall.nodes_per_rack : 6);
-    mal_svg_box(w, 650, middle - 33 + (double)i * tall, 130, tall - 4, "u node", NULL);
-    if (tall > 18)
-      mal_svg_text(w, 715, middle - 33 + ((double)i + 0.5) * tall + 2, 'm', "on tiny", "%s, %.0f supplies",
-                   watts(d->chassis->max_w.value), d->chassis->supplies.value);
-  }
-  mal_svg_text(w, 800, middle - 10, 's', "small", "redundancy %s", mal_redundancy_name[s->redundancy]);
-  mal_svg_text(w, 800, middle + 10, 's', "small", "worst failure: a line");
-  mal_svg_text(w, 800, middle + 26, 's', "small", "at %.1f A of %.1f A", d->worst.line_a, s->breaker_a * s->derating);
-  mal_svg_text(w, 800, middle + 46, 's', "small", "× %s racks", mal_show_int(d->hall.n_racks));
+  draw_sources(w, d, feeds);
+  draw_sort(w, d, node_y, true, d->hall.node_racks, s->feeds);
+  if (others) draw_sort(w, d, node_y + 80, false, others, s->network_feeds ? s->network_feeds : s->feeds);
+  mal_svg_text(w, 10, tall + 20, 's', "small",
+               "redundancy %s: with the worst failure it must survive, the fullest line carries %.1f A of %.1f A "
+               "(breaker %g A, %.0f %%)",
+               mal_redundancy_name[s->redundancy], d->worst.line_a, s->breaker_a * s->derating, s->breaker_a,
+               100 * s->derating);
   mal_svg_end(w);
 }

@@ -1,5 +1,6 @@
 /* One page that needs nothing else: numbers, pictures, tables, findings. */
 #include "core/units.h"
+#include "design/kit/acceptance.h"
 #include "report/design.h"
 #include "report/design_draw.h"
 #include <string.h>
@@ -15,7 +16,7 @@ static const char style[] =
     "4px}h2{font-size:19px;margin:40px "
     "0 10px}\n"
     ".sub{color:var(--mut);margin:0 0 "
-    "20px}.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:"
+    "20px}.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(180px,1fr));gap:"
     "12px}\n"
     ".card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px}.card "
     "b{display:block;font-"
@@ -37,7 +38,8 @@ static const char style[] =
     ".frame{fill:none;stroke:var(--mut)}.tick{stroke:var(--line)}.cold{fill:var(--cold)}.hot{fill:var(--hot)}.link{"
     "stroke:var("
     "--node);stroke-width:.6;opacity:.45}.up{stroke:var(--fabric)}\n"
-    ".src{fill:#4a5568;rx:4}.pdu{fill:#9c4221;rx:4}.wire{stroke:var(--mut);stroke-width:1.5}\n"
+    ".tray{stroke:var(--inband);stroke-width:5;opacity:.35}.src{fill:#4a5568;rx:4}.pdu{fill:#9c4221;rx:4}.wire{stroke:"
+    "var(--mut);stroke-width:1.5}\n"
     ".key{display:flex;flex-wrap:wrap;gap:14px;margin:8px 0 0;font-size:13px;color:var(--mut)}.key "
     "i{display:inline-block;"
     "width:12px;height:12px;border-radius:2px;margin-right:5px;vertical-align:-1px}\n";
@@ -63,8 +65,8 @@ static void put_cards(mal_writing *w, const mal_design *d) {
   mal_write(w, "<div class=\"cards\">\n");
   card(w, mal_show_int(d->nodes * d->machine.node->gpus), d->machine.gpu->title);
   card(w, mal_show_int(d->nodes),
-       d->spares ? mal_print(a, _("nodes, %lld of them spare"), (long long)d->spares) : _("nodes"));
-  card(w, mal_show_int(d->hall.n_racks), _("racks"));
+       d->spares ? mal_print(a, _("nodes, %lld of them spare"), (long long)d->spares) : P_("node", "nodes", d->nodes));
+  card(w, mal_show_int(d->hall.n_racks), P_("rack", "racks", d->hall.n_racks));
   if (d->has_fabric) {
     card(w, mal_show_int(mal_network_switches(&d->compute)),
          mal_print(a, _("switches of the compute fabric, %s"), d->leaf->name));
@@ -73,7 +75,8 @@ static void put_cards(mal_writing *w, const mal_design *d) {
     card(w, mal_show_int(d->storage.servers), _("storage servers"));
   }
   card(w, watts(d->peak.total_w), mal_print(a, _("peak; %s while training"), watts(d->training.total_w)));
-  card(w, mal_print(a, "%.0f t", d->cooling.tons), mal_print(a, _("of cooling: %s"), d->cooling.method));
+  card(w, mal_print(a, "%.0f tons", d->cooling.tons),
+       mal_print(a, _("of cooling (%s): %s"), watts(d->cooling.heat_w), d->cooling.method));
   mal_write(w, "</div>\n");
 }
 
@@ -127,6 +130,66 @@ static void put_parts(mal_writing *w, const mal_design *d) {
   mal_write(w, "</table>\n");
 }
 
+static void table_head(mal_writing *w, const char *const *titles, int n, int numbers_from) {
+  mal_write(w, "<table><tr>");
+  for (int i = 0; i < n; i++) {
+    mal_write(w, i >= numbers_from ? "<th class=\"n\">" : "<th>");
+    mal_html_text(w, titles[i]);
+    mal_write(w, "</th>");
+  }
+  mal_write(w, "</tr>\n");
+}
+
+static void power_row(mal_writing *w, const char *name, const mal_power_sum *p) {
+  const double cells[] = {p->nodes_w, p->switches_w, p->storage_w, p->management_w, p->total_w};
+  mal_write(w, "<tr>");
+  cell(w, name, false);
+  for (int i = 0; i < 5; i++) cell(w, watts(cells[i]), true);
+  mal_write(w, "</tr>\n");
+}
+
+static void put_power(mal_writing *w, const mal_design *d) {
+  const char *const titles[] = {_("draw"), _("nodes"), _("switches"), _("storage"), _("management"), _("total")};
+  table_head(w, titles, 6, 1);
+  power_row(w, _("at rest"), &d->idle);
+  power_row(w, _("in training"), &d->training);
+  power_row(w, _("at most"), &d->peak);
+  mal_write(w, "</table>\n");
+}
+
+static void put_software(mal_writing *w, const mal_design *d) {
+  const char *const titles[] = {_("software"), _("version"), _("source")};
+  heading(w, mal_print(w->arena, _("Software, list %s of %s"), d->software->name, d->software->date));
+  table_head(w, titles, 3, 3);
+  for (int c = 0; c < MAL_COMPONENTS; c++) {
+    if (!mal_software_runs(d->software, &d->machine, (mal_component)c)) continue;
+    mal_write(w, "<tr>");
+    cell(w, _(mal_component_title[c]), false);
+    cell(w, d->software->of[c].version, false);
+    cell(w, d->software->of[c].source, false);
+    mal_write(w, "</tr>\n");
+  }
+  mal_write(w, "</table>\n");
+}
+
+static void put_acceptance(mal_writing *w, const mal_design *d) {
+  mal_acceptance list[MAL_ACCEPTANCE_MOST];
+  const char *const titles[] = {_("test on delivery"), _("what"), _("expect"), _("refuse below")};
+  int n = mal_acceptance_list(w->arena, d, list);
+  heading(w, _("Acceptance"));
+  table_head(w, titles, 4, 2);
+  for (int i = 0; i < n; i++) {
+    const mal_acceptance *t = &list[i];
+    mal_write(w, "<tr>");
+    cell(w, t->name, false);
+    cell(w, t->what, false);
+    cell(w, t->expected > 0 ? mal_print(w->arena, "%.4g %s", t->expected, t->unit) : _("passes"), true);
+    cell(w, t->expected > 0 ? mal_print(w->arena, "%.4g", t->reject) : "", true);
+    mal_write(w, "</tr>\n");
+  }
+  mal_write(w, "</table>\n");
+}
+
 static void picture(mal_writing *w, const mal_design *d, const char *title,
                     void (*draw)(mal_writing *, const mal_design *)) {
   heading(w, title);
@@ -152,8 +215,11 @@ char *mal_report_design_html(mal_arena *a, const mal_design *d, const char *comm
   picture(&w, d, _("Rack elevations"), mal_draw_racks);
   put_key(&w, d);
   picture(&w, d, _("Power, one-line"), mal_draw_power);
+  put_power(&w, d);
   put_findings(&w, d);
   put_parts(&w, d);
+  put_software(&w, d);
+  put_acceptance(&w, d);
   mal_write(&w, "<p class=\"sub\"><br>");
   mal_html_text(&w, _("Made by: "));
   mal_write(&w, "<code>");

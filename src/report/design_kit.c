@@ -125,8 +125,8 @@ json_t *mal_report_acceptance_json(mal_arena *a, const mal_design *d) {
   json_t *all = json_array();
   for (int i = 0; i < n; i++) {
     const mal_acceptance *t = &list[i];
-    json_t *o = json_pack("{s:s, s:I, s:s, s:s, s:s}", "stage", mal_stage_name[t->stage], "nodes", (json_int_t)t->nodes,
-                          "test", t->name, "what", t->what, "command", t->command);
+    json_t *o = json_pack("{s:s, s:I, s:s, s:s, s:s}", "stage", mal_delivery_stage_name[t->stage], "nodes",
+                          (json_int_t)t->nodes, "test", t->name, "what", t->what, "command", t->command);
     json_object_set_new(o, "expected", t->expected > 0 ? json_real(t->expected) : json_null());
     json_object_set_new(o, "reject_below", t->expected > 0 ? json_real(t->reject) : json_null());
     json_object_set_new(o, "unit", json_string(t->unit));

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-const char *const mal_stage_name[] = {"node", "pair", "unit", "all", NULL};
+const char *const mal_delivery_stage_name[] = {"node", "pair", "unit", "all", NULL};
 
 static const double largest_message = 17179869184.0; /* 16 GiB: busbw is flat there */
 /* What a test of a disk must reach of the data sheet's rate, of a network of its line rate: judgement, between a healthy device
@@ -132,7 +132,7 @@ static void add_collectives(maker *k, int stage, int64_t nodes) {
                                (long long)nodes, (long long)gpus, c->tool);
     add(k, (mal_acceptance){.stage = stage,
                             .nodes = nodes,
-                            .name = mal_print(a, "%s-%s", mal_stage_name[stage], c->tool),
+                            .name = mal_print(a, "%s-%s", mal_delivery_stage_name[stage], c->tool),
                             .what = mal_print(a, "%s, busbw at 16 GiB on %lld GPUs",
                                               nvidia(k) ? "nccl-tests" : "rccl-tests", (long long)(gpus * nodes)),
                             .command = run,
@@ -238,7 +238,7 @@ char *mal_acceptance_csv(mal_arena *a, const mal_acceptance *list, int n) {
   mal_write(&w, "stage,nodes,test,what,command,expected,reject_below,unit,source\n");
   for (int i = 0; i < n; i++) {
     const mal_acceptance *t = &list[i];
-    mal_write(&w, "%s,%lld,%s,", mal_stage_name[t->stage], (long long)t->nodes, t->name);
+    mal_write(&w, "%s,%lld,%s,", mal_delivery_stage_name[t->stage], (long long)t->nodes, t->name);
     put_quoted(&w, t->what);
     mal_write(&w, ",");
     put_quoted(&w, t->command);
@@ -271,7 +271,7 @@ char *mal_acceptance_script(mal_arena *a, const mal_design *d, const mal_accepta
             "case $stage in\n",
             (long long)d->nodes, d->machine.node->title);
   for (int stage = 0; stage < MAL_STAGES; stage++) {
-    mal_write(&w, "%s)\n%s", mal_stage_name[stage],
+    mal_write(&w, "%s)\n%s", mal_delivery_stage_name[stage],
               stage == MAL_STAGE_PAIR ? "  : \"${PEER:?name of the other node}\"\n" : "  :\n");
     for (int i = 0; i < n; i++)
       if (list[i].stage == stage) put_test(&w, &list[i]);

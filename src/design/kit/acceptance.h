@@ -4,11 +4,18 @@
 #define MAL_DESIGN_KIT_ACCEPTANCE_H
 #include "design/design.h"
 
-typedef enum mal_stage { MAL_STAGE_NODE, MAL_STAGE_PAIR, MAL_STAGE_UNIT, MAL_STAGE_ALL, MAL_STAGES } mal_stage;
-extern const char *const mal_stage_name[]; /* "node": each alone, "pair", "unit": of a leaf or scalable unit, "all" */
+typedef enum mal_delivery_stage {
+  MAL_STAGE_NODE,
+  MAL_STAGE_PAIR,
+  MAL_STAGE_UNIT,
+  MAL_STAGE_ALL,
+  MAL_STAGES
+} mal_delivery_stage;
+extern const char
+    *const mal_delivery_stage_name[]; /* "node": each alone, "pair", "unit": of a leaf or scalable unit, "all" */
 
 typedef struct mal_acceptance {
-  int stage;        /* mal_stage */
+  int stage;        /* mal_delivery_stage */
   int64_t nodes;    /* that run it together */
   const char *name; /* file of its log: "node-all_reduce" */
   const char *what; /* in words */
