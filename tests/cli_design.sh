@@ -39,6 +39,13 @@ run 0 design llama-3-70b --nodes 8 --node dgx-a100 --inference --refresh dgx-b20
 has "they run at 50 %"
 has "no room"
 run 2 design --nodes 4 --node dgx-h100 --inference
+run 0 design llama-3-8b --node dgx-h100 --inference
+run 1 design --nodes 4 --node dgx-h100 --dataset 1e30TB
+has "storage servers"
+run 2 design --nodes 4 --node dgx-h100 --repair 1e30d
+run 2 design --single-node --node here
+run 0 design --nodes 4 --node dgx-h100 --switch sn2201 --ethernet
+has "ports of sn2201 give 1 Gb/s"
 run 2 design --nodes 4 --node dgx-h100 --refresh dgx-h1000
 python3 - "$work/d.html" <<'END' || fail "the page"
 import html.parser, re, sys
@@ -74,7 +81,8 @@ python3 - "$work/out" <<'END' || fail "the target"
 import json, sys
 d = json.load(open(sys.argv[1]))
 t = d["target"]
-sys.exit(not (t["time_to_target_s"] <= 60 * 86400 and d["nodes"]["spare"] >= 0 and t["checkpoint_bytes"] > 8e9 * 14 * 0.9))
+sys.exit(not (t["time_to_target_s"] <= 60 * 86400 and d["nodes"]["spare"] >= 0 and t["checkpoint_bytes"] > 8e9 * 14 * 0.9 and t["wh_per_token"] > 0
+             and abs(t["wh_per_token"] * t["tokens_per_s"] * t["goodput"] * 86400 / d["power"]["energy_wh_per_day"] - 1) < 1e-6))
 END
 # Every supply that sites have: 208, 220/380, 230/400, 240/415 V in three phases, one phase, 277/480 V behind a transformer.
 for supply in 208:3:60:0 380:3:32:0 400:3:32:0 415:3:60:0 230:1:63:0 480:3:60:240 480:3:60:208; do

@@ -104,7 +104,7 @@ static mal_status check_cables(mal_page *page, options *o, const char *command, 
 
 static mal_status make_folder(const char *path, mal_error *e) {
   if (mkdir(path, 0777) == 0 || (errno == EEXIST && mal_is_directory(path))) return MAL_OK;
-  return mal_fail(e, MAL_BAD, _("cannot make the folder %s: %s."), path, strerror(errno));
+  return mal_fail(e, MAL_BAD, _("cannot make the folder '%s': %s."), path, strerror(errno));
 }
 
 /* Every file of the kit and the expected cluster, in a folder that is made when it is not there. */
@@ -168,6 +168,7 @@ static mal_status run(mal_page *page, options *o, const char *model, const char 
   mal_target target;
   mal_served served;
   mal_design_more more = {0};
+  if (o->inference && o->ask.nodes < 1 && o->ask.gpus < 1 && o->job.tokens <= 0) o->ask.single_node = true;
   mal_status s = MAL_OK;
   if (trains(o, model)) s = mal_design_target(a, model, &o->job, &o->ask, &target, e);
   if (s == MAL_OK) s = mal_design_make(a, &o->ask, d, e);

@@ -23,7 +23,7 @@ static double units_of(const mal_design *d, int kind) {
   return n;
 }
 
-static void racks_and_nodes(bill *b) {
+static void racks(bill *b) {
   mal_design *d = b->d;
   mal_arena *a = b->arena;
   const mal_site *s = &d->site;
@@ -33,6 +33,11 @@ static void racks_and_nodes(bill *b) {
   row(b, "racks", mal_print(a, "pdu-%gv-%ga", s->volts, s->breaker_a), "rack PDU", (double)d->pdus,
       mal_print(a, "%lld a rack of nodes, %lld another", (long long)s->feeds,
                 (long long)(s->network_feeds ? s->network_feeds : s->feeds)));
+}
+
+static void nodes(bill *b) {
+  mal_design *d = b->d;
+  mal_arena *a = b->arena;
   row(b, "nodes", d->machine.node->name, d->machine.node->title, (double)d->nodes,
       d->spares ? mal_print(a, "%lld that work and %lld spare", (long long)(d->nodes - d->spares), (long long)d->spares)
                 : "as asked");
@@ -125,11 +130,10 @@ static void optics_of(bill *b, const mal_network *n, const char *network) {
       mal_print(b->arena, "%lld ports", (long long)hosts));
 }
 
-void mal_design_parts(mal_arena *a, mal_design *d) {
-  bill b = {a, d};
-  d->parts = MAL_ARRAY(a, mal_part, ROOM);
-  racks_and_nodes(&b);
-  if (!d->has_fabric) return;
+static void networks(bill *all) {
+  bill b = *all;
+  mal_design *d = b.d;
+  mal_arena *a = b.arena;
   fabric_switches(&b, "compute fabric", &d->compute);
   optics_of(&b, &d->compute, "compute");
   cables(&b, "compute");
@@ -143,6 +147,15 @@ void mal_design_parts(mal_arena *a, mal_design *d) {
   row(&b, "out-of-band network", d->oob_switch->name, d->oob_switch->title, units_of(d, MAL_UNIT_OOB_SWITCH),
       "pairs, a port for each BMC, switch and PDU");
   cables(&b, "out-of-band");
+}
+
+/* What takes longest to come first: nodes, switches and their optics, then cables, then racks and PDUs. */
+void mal_design_parts(mal_arena *a, mal_design *d) {
+  bill b = {a, d};
+  d->parts = MAL_ARRAY(a, mal_part, ROOM);
+  nodes(&b);
+  if (d->has_fabric) networks(&b);
+  racks(&b);
 }
 
 /* --- prices ---------------------------------------------------------------------------------------------------------- */

@@ -34,6 +34,11 @@ static const char *medium(const mal_switch *s, double m) {
   return m <= s->multimode_m.value ? "multimode" : "single-mode";
 }
 
+/* The longest cable that a port of it takes, of any kind. */
+static double reach(const mal_switch *s) {
+  return fmax(s->singlemode_m.value, fmax(s->multimode_m.value, s->copper_m.value));
+}
+
 static void add(writer *w, const mal_switch *s, mal_cable c) {
   mal_design *d = w->d;
   if (d->n_cables == w->room) {
@@ -161,13 +166,13 @@ void mal_design_cables(mal_arena *a, mal_design *d) {
   int64_t longest = 0, beyond = 0;
   for (int64_t i = 0; i < d->n_cables; i++) {
     if (d->cables[i].route_m > d->cables[longest].route_m) longest = i;
-    beyond += d->cables[i].bytes_per_s > 1e9 && d->cables[i].route_m > d->leaf->singlemode_m.value;
+    beyond += d->cables[i].bytes_per_s > 1e9 && d->cables[i].route_m > reach(d->leaf);
   }
   if (beyond)
     mal_design_find(a, d, MAL_ERROR,
                     _("%lld cables are longer than %.0f m, the longest of them %.0f m: bring the racks "
                       "closer, or take another room."),
-                    (long long)beyond, d->leaf->singlemode_m.value, d->cables[longest].route_m);
+                    (long long)beyond, reach(d->leaf), d->cables[longest].route_m);
 }
 
 static void put_field(mal_writing *w, const char *text, char end) {

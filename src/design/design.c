@@ -223,6 +223,14 @@ static void judge_node(mal_arena *a, mal_design *d) {
                     d->machine.node->name);
 }
 
+static void judge_ports(mal_arena *a, mal_design *d) {
+  double nic = d->machine.node->nic_bytes_per_s.value, port = d->leaf->port_bytes_per_s.value;
+  if (d->has_fabric && nic > 1.02 * port)
+    mal_design_find(a, d, MAL_WARNING,
+                    _("ports of %s give %.0f Gb/s; the node's adapters could %.0f: they run at %.0f %%."),
+                    d->leaf->name, port * 8 / 1e9, nic * 8 / 1e9, 100 * port / nic);
+}
+
 static void balance(mal_arena *a, mal_design *d) {
   const mal_design_ask *k = &d->ask;
   mal_compute_ask ask = {.level = k->data,
@@ -233,6 +241,7 @@ static void balance(mal_arena *a, mal_design *d) {
                          .node_read_bytes_per_s = d->has_fabric ? mal_storage_node_read(k->data) : 0};
   mal_compute_make(&d->machine, d->chassis, &ask, &d->balance);
   judge_node(a, d);
+  judge_ports(a, d);
 }
 
 static mal_status make_storage(mal_arena *a, mal_design *d, mal_error *e) {
@@ -266,9 +275,16 @@ static mal_status make_storage(mal_arena *a, mal_design *d, mal_error *e) {
 
 /* --- all together ---------------------------------------------------------------------------------------------------- */
 
+static const double longest_s = 366 * 86400.0; /* of a repair: a year */
+
 static mal_status check(const mal_design_ask *k, mal_error *e) {
   if (!(k->goodput > 0 && k->goodput < 1))
     return mal_fail(e, MAL_BAD, _("--goodput %g must lie between 0 and 1, such as 0.95."), k->goodput);
+  if (!(k->repair_s <= longest_s) || !(k->restart_s <= longest_s))
+    return mal_fail(e, MAL_BAD, _("--repair and --restart are %d days at most."), (int)(longest_s / 86400));
+  if (k->spares > NODES_MOST)
+    return mal_fail(e, MAL_BAD, _("--spares %lld is more than can be designed (%d)."), (long long)k->spares,
+                    NODES_MOST);
   if (!(k->years > 0)) return mal_fail(e, MAL_BAD, _("--years %g must be above 0."), k->years);
   if (!k->node || !*k->node)
     return mal_fail(e, MAL_BAD, _("which node? Give --node, such as dgx-h100 (malha machines)."));
@@ -279,6 +295,9 @@ static mal_status load(mal_arena *a, mal_design *d, mal_error *e) {
   mal_status s = mal_machine_load(a, d->ask.node, &d->machine, e);
   if (s == MAL_OK && d->machine.nodes != 1)
     s = mal_fail(e, MAL_BAD, _("--node %s is more than one node; name the node, and give --nodes."), d->ask.node);
+  if (s == MAL_OK && strcmp(d->machine.gpu->architecture, "cpu") == 0)
+    s = mal_fail(e, MAL_BAD, _("--node %s has no GPUs; a cluster is designed of servers such as dgx-h100."),
+                 d->ask.node);
   if (s == MAL_OK) s = mal_chassis_load(a, d->machine.node, &d->chassis, e);
   if (s == MAL_OK) s = mal_software_load(a, &d->machine, &d->software, e);
   if (s == MAL_OK) s = mal_site_load(a, d->ask.site, &d->site, e);

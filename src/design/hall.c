@@ -89,10 +89,12 @@ static mal_status no_room(const mal_hall *h, const mal_unit *u, int limit, mal_e
   case MAL_LIMIT_WEIGHT:
     return mal_fail(e, MAL_NO,
                     _("a rack of site %s does not hold one %s: %.0f kg and the rack's %.0f kg are more than "
-                      "rack_max_kg, %.0f."),
+                      "rack_max_kg, %.0f. Take stronger racks, or a lighter node."),
                     s->name, u->model, u->kg, s->rack_empty_kg, s->rack_max_kg);
   case MAL_LIMIT_ROOM:
-    return mal_fail(e, MAL_NO, _("a rack of site %s does not feed one %s: it draws %.1f kW, rack_max_w is %.1f kW."),
+    return mal_fail(e, MAL_NO,
+                    _("a rack of site %s does not feed one %s: it draws %.1f kW, rack_max_w is %.1f kW. Raise "
+                      "rack_max_w where the room cools it, or take another node."),
                     s->name, u->model, u->max_w / 1e3, s->rack_max_w / 1e3);
   case MAL_LIMIT_CIRCUIT:
     return mal_fail(e, MAL_NO,
@@ -104,7 +106,7 @@ static mal_status no_room(const mal_hall *h, const mal_unit *u, int limit, mal_e
   default:
     return mal_fail(e, MAL_NO,
                     _("a rack of site %s does not hold one %s for want of %s: c19 is %lld a PDU, it has %lld "
-                      "supplies on %lld circuits."),
+                      "supplies on %lld circuits. Take PDUs with more outlets (c19), or more feeds."),
                     s->name, u->model, what, (long long)s->c19, (long long)u->supplies, (long long)s->feeds);
   }
 }

@@ -118,8 +118,11 @@ static mal_status check(const mal_site *s, const mal_fields *f, const char *path
 }
 
 static mal_status finish(mal_arena *a, mal_site *s, const mal_fields *f, const char *path, mal_error *e) {
-  if (!s->name) s->name = mal_copy(a, path);
-  if (!s->title) s->title = s->name;
+  bool own = f != NULL; /* a file of the user's that names no name is called by its path, not by its base */
+  if (!s->name || (own && !mal_fields_text(f, "name"))) s->name = mal_copy(a, path);
+  if (!s->title || (own && !mal_fields_text(f, "title")))
+    s->title = mal_print(a, _("%lldU racks of %lld circuits, %g V, %g A"), (long long)s->rack_ru, (long long)s->feeds,
+                         s->volts, s->breaker_a);
   if (!s->currency) s->currency = mal_copy(a, "USD");
   return check(s, f, path, e);
 }

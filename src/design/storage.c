@@ -93,7 +93,7 @@ static mal_status solve_write(const mal_storage_ask *k, mal_storage *s, mal_erro
 
 /* --- servers --------------------------------------------------------------------------------------------------------- */
 
-static void count_servers(mal_storage *s) {
+static mal_status count_servers(mal_storage *s, mal_error *e) {
   const mal_storage_server *v = s->server;
   const struct {
     double count;
@@ -108,7 +108,14 @@ static void count_servers(mal_storage *s) {
   s->because = N_("the least: so that one may fail");
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (needs[i].count > most) most = needs[i].count, s->because = needs[i].because;
+  if (!(most <= MAL_STORAGE_SERVERS_MOST))
+    return mal_fail(
+        e, MAL_NO,
+        _("%s asks for %.3g storage servers, more than %d: keep less (--dataset, --checkpoint, --keep), or take a "
+          "larger server (--storage-server)."),
+        _(s->because), most, MAL_STORAGE_SERVERS_MOST);
   s->servers = (int64_t)ceil(most - 1e-9);
+  return MAL_OK;
 }
 
 mal_status mal_storage_make(const mal_storage_ask *ask, const mal_storage_server *server, mal_storage *s,
@@ -128,7 +135,8 @@ mal_status mal_storage_make(const mal_storage_ask *ask, const mal_storage_server
   s->write_bytes_per_s = fmax(s->guided_write, s->needed_write);
   s->bytes = ((double)ask->kept * ask->checkpoint_bytes + ask->dataset_bytes) / full_share;
   s->cache_share = ask->dataset_bytes > 0 ? fmin(1, nodes * ask->node_nvme_bytes / ask->dataset_bytes) : 1;
-  count_servers(s);
+  mal_status counted = count_servers(s, e);
+  if (counted != MAL_OK) return counted;
   if (ask->checkpoint_bytes > 0) s->goodput = goodput_of(ask, (double)s->servers * server->write_bytes_per_s.value, s);
   return MAL_OK;
 }

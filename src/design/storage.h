@@ -43,6 +43,7 @@ typedef struct mal_storage {
   const char *because; /* what sets their number */
 } mal_storage;
 
-/* MAL_NO: no write rate reaches the goodput (failures and restarts alone cost more). */
+enum { MAL_STORAGE_SERVERS_MOST = 65536 };
+/* MAL_NO: no write rate reaches the goodput (failures and restarts alone cost more), or more servers than that are needed. */
 mal_status mal_storage_make(const mal_storage_ask *ask, const mal_storage_server *server, mal_storage *s, mal_error *e);
 #endif

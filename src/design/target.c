@@ -104,3 +104,8 @@ mal_status mal_design_target(mal_arena *a, const char *model, const mal_job *job
   if (s == MAL_OK && ask->offload_bytes <= 0) ask->offload_bytes = t->offload_bytes;
   return s;
 }
+
+double mal_target_wh_per_token(const mal_design *d, const mal_target *t) {
+  double tokens = t && t->estimate.tokens_per_s > 0 ? t->estimate.tokens_per_s * t->estimate.goodput * 86400 : 0;
+  return tokens > 0 ? d->energy_wh_per_day / tokens : 0;
+}

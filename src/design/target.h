@@ -14,6 +14,9 @@ typedef struct mal_target {
   double checkpoint_bytes; /* weights, master weights and states that lowering placed */
 } mal_target;
 
+/* Watt-hours of the whole facility for one trained token; 0 without a model that trains. */
+double mal_target_wh_per_token(const mal_design *d, const mal_target *t);
+
 /* Fills ask->nodes when neither nodes nor gpus are given (then job.tokens and job.deadline_s must be), and
  * ask->checkpoint_bytes when that is not. MAL_NO: no number of nodes up to MAL_TARGET_NODES_MOST is fast enough. */
 enum { MAL_TARGET_NODES_MOST = 4096 };

@@ -181,7 +181,7 @@ static json_t *findings_json(const mal_design *d) {
   return all;
 }
 
-static json_t *target_json(const mal_target *t) {
+static json_t *target_json(const mal_design *d, const mal_target *t) {
   json_t *o = json_object();
   put_text(o, "model", t->model);
   put_text(o, "machine", t->machine);
@@ -190,6 +190,7 @@ static json_t *target_json(const mal_target *t) {
   put_real(o, "time_to_target_s", t->estimate.tokens_to_target > 0 ? t->estimate.time_to_target_s : NAN);
   put_real(o, "goodput", t->estimate.goodput);
   put_real(o, "checkpoint_bytes", t->checkpoint_bytes);
+  put_real(o, "wh_per_token", mal_target_wh_per_token(d, t));
   return o;
 }
 
@@ -198,7 +199,7 @@ json_t *mal_report_design_json(mal_arena *a, const mal_design *d, const mal_desi
   put_int(o, "version", MAL_DESIGN_VERSION);
   put_text(o, "command", command);
   put(o, "ask", mal_options_json(mal_design_ask_options, mal_design_ask_option_count, &d->ask));
-  put(o, "target", more->target ? target_json(more->target) : json_null());
+  put(o, "target", more->target ? target_json(d, more->target) : json_null());
   put_text(nodes, "node", d->machine.node->name);
   put_int(nodes, "count", d->nodes);
   put_int(nodes, "spare", d->spares);

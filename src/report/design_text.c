@@ -124,6 +124,14 @@ static void put_storage(mal_page *p, const mal_design *d) {
                           mal_show_bytes(s->ask.checkpoint_bytes), mal_show_time(s->interval_s),
                           mal_show_time(s->young_s), mal_show_time(s->stall_s), mal_show_time(s->write_s),
                           mal_show_time(s->mttf_s), 100 * s->goodput));
+  double drives = (double)d->nodes * s->ask.node_nvme_bytes, shared = (double)s->servers * s->server->bytes.value;
+  put_line(
+      p, mal_print(
+             p->arena,
+             _("Tiers: the nodes' drives, %s, cache data and stage checkpoints; the shared file system, %s, keeps %lld "
+               "of them; an object store takes older ones and a second copy of the dataset%s."),
+             mal_show_bytes(drives), mal_show_bytes(shared), (long long)s->ask.kept,
+             s->ask.dataset_bytes > 0 ? mal_print(p->arena, ", %s", mal_show_bytes(s->ask.dataset_bytes)) : ""));
   if (s->ask.dataset_bytes > 0)
     put_line(p, mal_print(p->arena, _("The nodes' own drives hold %.0f %% of the dataset."), 100 * s->cache_share));
 }
@@ -135,7 +143,7 @@ static void power_row(mal_table *t, const char *name, const mal_power_sum *s) {
                 watts(s->management_w), watts(s->total_w));
 }
 
-static void put_racks(mal_page *p, const mal_design *d) {
+static void put_racks(mal_page *p, const mal_design *d, const mal_target *target) {
   mal_arena *a = p->arena;
   const mal_hall *h = &d->hall;
   const mal_site *s = &d->site;
@@ -167,6 +175,10 @@ static void put_racks(mal_page *p, const mal_design *d) {
   put_line(p, mal_print(a, _("Facility %s at PUE %g; UPS %.0f kWh for %g min, generator %s; %.1f MWh a day."),
                         watts(d->peak.total_w * s->pue), s->pue, d->ups_wh / 1e3, s->ups_minutes, watts(d->generator_w),
                         d->energy_wh_per_day / 1e6));
+  double token_wh = mal_target_wh_per_token(d, target);
+  if (token_wh > 0)
+    put_line(p, mal_print(a, _("A million trained tokens take %.3g kWh, the facility included%s."), token_wh * 1e3,
+                          s->per_kwh > 0 ? mal_print(a, ", %s %.3g", s->currency, token_wh * 1e3 * s->per_kwh) : ""));
   if (s->per_kwh > 0 || s->kg_co2_per_kwh > 0)
     put_line(p, mal_print(a, _("A day costs %s %.0f of energy and gives %.0f kg of CO2."), s->currency, d->cost_per_day,
                           d->kg_co2_per_day));
@@ -283,7 +295,7 @@ void mal_report_design(mal_page *p, const mal_design *d, const mal_design_more *
     put_cables(p, d);
     put_storage(p, d);
   }
-  put_racks(p, d);
+  put_racks(p, d, more->target);
   put_parts(p, d);
   mal_report_software(p, d);
   mal_report_acceptance(p, d);
