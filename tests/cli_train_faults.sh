@@ -14,12 +14,14 @@ fail() {
 }
 now() { date +%s%N; }
 
+rises="--warmup 1"
 # train NAME OPTION...: writes NAME.json and NAME.err
 train() {
   name=$1
   shift
+  # shellcheck disable=SC2086
   "$MALHA" train layers=4,hidden=32,heads=4,kv_heads=4,vocab=256,gated=1 --data "$here/LICENSE" --seq 32 --global-batch 16 \
-    --lr 1e-3 --lr-schedule constant --warmup 1 --json "$@" >"$name.json" 2>"$name.err"
+    --lr 1e-3 --lr-schedule constant $rises --json "$@" >"$name.json" 2>"$name.err"
 }
 eight="--layout tp=2,pp=2,dp=2,micro-batch=2"
 
@@ -31,6 +33,15 @@ train other1 $eight --steps 3 --out other && train other2 --layout dp=4,micro-ba
   train other3 --layout tp=4,micro-batch=4 --steps 8 --out other --resume &&
   train other4 --layout pp=2,micro-batch=4 --steps 10 --out other --resume &&
   train other5 --layout micro-batch=8 --steps 12 --out other --resume || fail "resuming on others: $(cat other?.err)"
+# The warm-up is the run's own: a longer --steps does not change it, --warmup does.
+rises=
+train rise1 $eight --warmup 50 --steps 2 --out rising && train rise2 $eight --steps 3 --out rising --resume ||
+  fail "rising: $(cat rise?.err)"
+grep '"step":3,' rise2.json | grep -q '"lr":5.99999' || fail "the checkpoint's warm-up: $(cat rise2.json)"
+train rise3 $eight --warmup 100 --steps 4 --out rising --resume || fail "rising: $(cat rise3.err)"
+grep '"step":4,' rise3.json | grep -q '"lr":3.99999' || fail "--warmup beside the checkpoint's: $(cat rise3.json)"
+
+rises="--warmup 1"
 train none --steps 12 --resume && fail "--resume without --out"
 train same4 $eight --steps 12 --out same && fail "a folder with checkpoints is taken for a new run"
 grep -q resume same4.err || fail "a folder with checkpoints: $(cat same4.err)"
@@ -61,6 +72,30 @@ sleep 0.2
 kill_worker SEGV "$(pgrep -P $pid || echo $pid)" again
 wait $pid || fail "restarts: $(cat again.err)"
 grep -q 'starting again from the last checkpoint (1 of 3)' again.err || fail "restarts: $(cat again.err)"
+
+# A rank that is a process, killed: it is the one that is named, with what it was doing; nothing of the others is left.
+train apart $eight --steps 12 --ranks-as processes || fail "processes: $(cat apart.err)"
+train alone $eight --ranks-as processes --steps 1000000 --out alone --checkpoint-every 1 &
+pid=$!
+sleep 0.2
+supervisor=$(pgrep -P $pid || echo $pid)
+for _ in $(seq 200); do ls alone 2>/dev/null | grep -q '^step' && break; sleep 0.05; done
+ranks=$(pgrep -P "$supervisor")
+[ "$(echo "$ranks" | wc -l)" -eq 8 ] || fail "a process for each rank: $ranks"
+kill -KILL "$(echo "$ranks" | sed -n 6p)"
+from=$(now)
+wait $pid
+[ $? -eq 3 ] || fail "rank killed: status"
+[ $(($(now) - from)) -lt 2000000000 ] || fail "rank killed: over after $((($(now) - from) / 1000000)) ms"
+tr -s ' \n' ' ' <alone.err | grep -q 'Rank 5 was ended by signal 9 .*rank 5 was at step' || fail "rank killed: $(cat alone.err)"
+for rank in $ranks; do kill -0 "$rank" 2>/dev/null && fail "rank killed: $rank is left"; done
+train alone2 $eight --ranks-as processes --steps 80 --out alone2 --checkpoint-every 1 --restarts 3 &
+pid=$!
+sleep 0.2
+supervisor=$(pgrep -P $pid || echo $pid)
+for _ in $(seq 200); do ls alone2 2>/dev/null | grep -q '^step' && break; sleep 0.05; done
+kill -KILL "$(pgrep -P "$supervisor" | sed -n 3p)"
+wait $pid || fail "rank killed, restarts: $(cat alone2.err)"
 
 # Ctrl-C keeps the step and leaves with status 0.
 train stopped $eight --steps 1000000 --out stopped &
@@ -104,11 +139,13 @@ same('resumed', whole, run('same1', 'same2', 'same3'), 12)
 other = run('other1', 'other2', 'other3', 'other4', 'other5')
 if any(abs(whole[s][0] - other[s][0]) > 2e-5 for s in whole): sys.exit(f'other layouts: {whole} {other}')
 same('restarted', straight, run('again'), 80)
+same('processes', whole, run('apart'), 12)
+same('processes restarted', straight, run('alone2'), 80)
 same('stopped', straight, run('stopped', 'resumed'), int(sys.argv[1]) + 3)
 same('damaged', whole, run('good', 'before'), 6)
 same('full', whole, run('fits', 'after'), 4)
 END
-for folder in same other again stopped damaged full; do
+for folder in same other again alone2 stopped damaged full; do
   ls -A $folder | grep -q part && fail "$folder has $(ls -A $folder)"
 done
 [ $failed -eq 0 ] || exit 1

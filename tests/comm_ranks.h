@@ -16,7 +16,7 @@ typedef struct rank_env {
   mal_world *world;
   mal_comm *c;
   int32_t rank, ranks;
-  char *room;           /* ROOM_BYTES of its own that all ranks may see */
+  char *room;           /* ROOM_BYTES of the backend's memory */
   struct verdict *said; /* of this rank */
   const void *context;
 } rank_env;
@@ -44,15 +44,18 @@ typedef struct start_of_rank {
   rank_function *run;
 } start_of_rank;
 
-static void *rank_thread(void *of) {
+static void *run_rank(void *of) {
   start_of_rank *s = of;
-  s->run(&s->env);
+  mal_error e = {0};
+  void *room = NULL;
+  must(&s->env, !s->env.b->memory(s->env.c, ROOM_BYTES, &room, &e), "%s", e.text);
+  s->env.room = room;
+  if (room) s->run(&s->env);
   return NULL;
 }
 
-static char *rooms_of(int32_t ranks) {
-  char *at = mmap(NULL, (size_t)ranks * ROOM_BYTES + sizeof(verdict) * MOST_RANKS, PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+static verdict *verdicts(void) {
+  void *at = mmap(NULL, sizeof(verdict) * MOST_RANKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(at != MAP_FAILED);
   return at;
 }
@@ -64,18 +67,18 @@ static void on_ranks_until(const mal_comm_backend *b, bool processes, mal_comm_o
   mal_arena a = {0};
   mal_error e;
   mal_world *w;
+  o.processes = processes, o.memory_bytes = ROOM_BYTES;
   assert_ok(b->open(&a, &o, &w, &e), e);
-  char *rooms = rooms_of(o.ranks);
-  verdict *said = (verdict *)(void *)(rooms + (size_t)o.ranks * ROOM_BYTES);
+  verdict *said = verdicts();
   start_of_rank s[MOST_RANKS];
   pthread_t thread[MOST_RANKS];
   pid_t child[MOST_RANKS];
   for (int32_t r = 0; r < o.ranks; r++) {
-    s[r] = (start_of_rank){{b, w, b->end(w, r), r, o.ranks, rooms + (size_t)r * ROOM_BYTES, said + r, context}, run};
+    s[r] = (start_of_rank){{b, w, b->end(w, r), r, o.ranks, NULL, said + r, context}, run};
     if (!processes) {
-      assert_int_equal(pthread_create(&thread[r], NULL, rank_thread, &s[r]), 0);
+      assert_int_equal(pthread_create(&thread[r], NULL, run_rank, &s[r]), 0);
     } else if ((child[r] = fork()) == 0) {
-      run(&s[r].env);
+      run_rank(&s[r]);
       _exit(0);
     }
   }
@@ -95,7 +98,7 @@ static void on_ranks_until(const mal_comm_backend *b, bool processes, mal_comm_o
   }
   for (int32_t r = 0; r < o.ranks; r++)
     if (said[r].failed) fail_msg("%s, %s: %s", b->name, processes ? "processes" : "threads", said[r].text);
-  munmap(rooms, (size_t)o.ranks * ROOM_BYTES + sizeof(verdict) * MOST_RANKS);
+  munmap(said, sizeof(verdict) * MOST_RANKS);
   b->close(w);
   mal_arena_free(&a);
 }

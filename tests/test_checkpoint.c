@@ -99,8 +99,13 @@ static void visit(const ranks *r, int step, visitor *what) {
 }
 
 static mal_status save(mal_files *f, const char *folder, const ranks *r, int step) {
-  const mal_checkpoint c = {
-      .step = step, .sequences = step * 8, .seed = UINT64_MAX, .ranks = r->n, .model = "toy", .layout = "tp=2"};
+  const mal_checkpoint c = {.step = step,
+                            .sequences = step * 8,
+                            .seed = UINT64_MAX,
+                            .warmup = 3,
+                            .ranks = r->n,
+                            .model = "toy",
+                            .layout = "tp=2"};
   visit(r, step, set);
   mal_status status = mal_checkpoint_begin(f, folder, step, &e);
   for (int i = 0; i < r->n && !status; i++) status = mal_checkpoint_shard(f, folder, step, &r->at[i], &e);
@@ -134,6 +139,7 @@ static void test_ranges_are_cut_anew(void **state) {
     assert_int_equal(found.says.step, 12);
     assert_int_equal(found.says.sequences, 96);
     assert_true(found.says.seed == UINT64_MAX);
+    assert_int_equal(found.says.warmup, 3);
     assert_int_equal(found.says.ranks, from.n);
     assert_string_equal(found.says.layout, "tp=2");
     for (int k = 0; k < LAYOUTS; k++) {

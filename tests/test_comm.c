@@ -507,7 +507,7 @@ static mal_status fail_once(rank_env *env, const failing *f, int32_t group, mal_
   if (env->rank == 2) {
     if (f->what == 0) return MAL_FAULT;
     if (f->what == 1) {
-      env->b->abort(env->world, env->rank, "rank 2: the disk is full");
+      env->b->abort(env->world, env->rank, MAL_FAULT, "rank 2: the disk is full");
       return MAL_FAULT;
     }
     if (f->what == 2) call.elements[0] = 99999;
@@ -544,7 +544,7 @@ static void run_failing(rank_env *env) {
 static void say_killed(const mal_comm_backend *b, mal_world *w, int32_t rank) {
   char text[64];
   snprintf(text, sizeof text, "rank %d was killed by signal 9", rank);
-  b->abort(w, rank, text);
+  b->abort(w, rank, MAL_FAULT, text);
 }
 
 static void test_failures_reach_all(void **state) {

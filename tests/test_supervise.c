@@ -98,7 +98,7 @@ typedef struct thread {
 static void *as_thread(void *of) {
   thread *h = of;
   h->status = one_rank(h->x, h->page, h->attempt, h->rank, &h->error);
-  if (h->status) mal_comm_shm.abort(h->x->world, h->rank, h->error.text);
+  if (h->status) mal_comm_shm.abort(h->x->world, h->rank, h->status, h->error.text);
   return NULL;
 }
 
@@ -107,7 +107,7 @@ static mal_status run(void *context, mal_job_page *page, int32_t attempt, int32_
   x->worker[rank < 0 ? 0 : rank] = getpid();
   if (rank >= 0) {
     mal_status status = one_rank(x, page, attempt, rank, err);
-    if (status) mal_comm_shm.abort(x->world, rank, err->text);
+    if (status) mal_comm_shm.abort(x->world, rank, status, err->text);
     return status;
   }
   thread *threads = MAL_ARRAY(&a, thread, RANKS);
@@ -137,7 +137,7 @@ static void again(void *context, const mal_error *why, int32_t attempt) {
 }
 
 static void rank_died(void *context, int32_t rank, const char *why) {
-  mal_comm_shm.abort(((toy *)context)->world, rank, why);
+  mal_comm_shm.abort(((toy *)context)->world, rank, MAL_FAULT, why);
 }
 
 static mal_job_run job_of(bool processes, int32_t restarts) {

@@ -8,7 +8,8 @@ typedef struct mal_run_flags { /* of train; 0: not given */
   const char *data, *eval, *out;
   int64_t ranks, steps, warmup, eval_every, eval_batches, seed, checkpoint_every, restarts;
   bool resume;
-  int rate; /* mal_rate_schedule */
+  int rate;     /* mal_rate_schedule */
+  int ranks_as; /* 0 threads, 1 processes */
   double lr, weight_decay, clip, beta1, beta2;
 } mal_run_flags;
 

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const ranks_as_names[] = {"threads", "processes", NULL};
+
 #define AT(member) offsetof(mal_inputs, member)
 const mal_option mal_train_options[] = {
     {"data", 'd', MAL_OPT_TEXT, AT(run.data), "FILE[,FILE...]", NULL, NULL,
@@ -22,14 +24,16 @@ const mal_option mal_train_options[] = {
     {"eval-batches", 0, MAL_OPT_POSITIVE, AT(run.eval_batches), "N", NULL, NULL,
      N_("global batches of an evaluation (default: 8)")},
     {"ranks", 'n', MAL_OPT_POSITIVE, AT(run.ranks), "N", NULL, NULL,
-     N_("ranks, each a thread (default: what --layout needs, else one on each core)")},
+     N_("ranks (default: what --layout needs, else one on each core)")},
+    {"ranks-as", 0, MAL_OPT_CHOICE, AT(run.ranks_as), "WHAT", NULL, ranks_as_names,
+     N_("what a rank is: threads of one worker (the default), or processes, each its own")},
     {"steps", 0, MAL_OPT_POSITIVE, AT(run.steps), "N", NULL, NULL,
      N_("steps (default: --tokens, else one pass over the data)")},
     {"lr", 0, MAL_OPT_AMOUNT, AT(run.lr), "RATE", "", NULL, N_("highest learning rate (default: 3e-4)")},
     {"lr-schedule", 0, MAL_OPT_CHOICE, AT(run.rate), "HOW", NULL, mal_rate_name,
      N_("how it falls: cosine (to a tenth), linear (to 0), wsd (level, then down), constant")},
     {"warmup", 0, MAL_OPT_POSITIVE, AT(run.warmup), "N", NULL, NULL,
-     N_("steps over which it rises (default: a hundredth of all; 1: none)")},
+     N_("steps over which it rises (default: a hundredth of all, or what the checkpoint says; 1: none)")},
     {"weight-decay", 0, MAL_OPT_NUMBER, AT(run.weight_decay), "X", NULL, NULL,
      N_("of matrices, not of norms and biases (default: 0.1)")},
     {"clip", 0, MAL_OPT_NUMBER, AT(run.clip), "X", NULL, NULL,
@@ -137,7 +141,11 @@ typedef struct session {
   mal_data *data, *eval;
   mal_keep keep;
   const mal_job_page *job; /* of the worker */
-  double told_s;           /* when the last line was written */
+  mal_tokens_source train_source, eval_source;
+  mal_train_request request;
+  mal_timeline timeline;
+  mal_crew *crew;
+  double told_s; /* when the last line was written */
 } session;
 
 static void say(session *s, mal_page *page, json_t *json) {
@@ -206,7 +214,7 @@ static mal_status open_all(session *s, mal_error *e) {
   if (!status && r->eval) status = open_data(s->arena, r->eval, s->plan, 0, false, &s->eval, e);
   if (status) return status;
   s->t.plan = s->plan, s->t.program = s->program, s->t.estimate = &s->estimate;
-  s->t.cores = mal_here_cores();
+  s->t.cores = mal_here_cores(), s->t.processes = r->ranks_as == 1;
   s->t.data_tokens = mal_data_tokens(s->data);
   s->t.steps = count_steps(s);
   return MAL_OK;
@@ -214,6 +222,10 @@ static mal_status open_all(session *s, mal_error *e) {
 
 static mal_status restore(void *context, const mal_rank_state *state, mal_error *e) {
   return mal_keep_restore(&((session *)context)->keep, state, e);
+}
+
+static mal_status begin(void *context, int64_t step, mal_error *e) {
+  return mal_keep_begin(&((session *)context)->keep, step, e);
 }
 
 static mal_status save(void *context, const mal_rank_state *state, int64_t step, mal_error *e) {
@@ -229,10 +241,12 @@ static mal_status open_checkpoints(session *s, bool resume, mal_train_request *q
   mal_status status =
       mal_keep_open(s->arena, &s->keep, &mal_files_disk, s->in->run.out, s->plan, (uint64_t)s->in->run.seed, resume, e);
   if (status) return status;
-  q->hooks.restore = restore, q->hooks.save = save, q->hooks.saved = saved;
+  q->hooks.restore = restore, q->hooks.begin = begin, q->hooks.save = save, q->hooks.saved = saved;
   q->save_every = s->in->run.checkpoint_every;
+  s->keep.says.warmup = q->rate.warmup;
   if (!s->keep.resumed) return MAL_OK;
   const mal_checkpoint *from = &s->keep.from.says;
+  if (!s->in->run.warmup && from->warmup >= 0) s->keep.says.warmup = q->rate.warmup = from->warmup;
   q->first_step = s->t.first_step = from->step;
   q->first_sequence = from->sequences;
   s->t.resumed_from = s->keep.from.path, s->t.passed_over = s->keep.from.passed_over;
@@ -241,14 +255,14 @@ static mal_status open_checkpoints(session *s, bool resume, mal_train_request *q
                   (long long)from->step);
 }
 
-static mal_train_request request_of(session *s, const mal_tokens_source *train, const mal_tokens_source *eval) {
+static mal_train_request request_of(session *s) {
   const mal_run_flags *r = &s->in->run;
   double lr = r->lr > 0 ? r->lr : 3e-4;
   int64_t warmup = r->warmup ? r->warmup : s->t.steps / 100;
   return (mal_train_request){.program = s->program,
                              .device = &mal_cpu,
                              .backend = &mal_comm_shm,
-                             .source = train,
+                             .source = &s->train_source,
                              .steps = s->t.steps,
                              .seed = (uint64_t)r->seed,
                              .rate = {lr, lr / 10, r->rate, warmup, s->t.steps},
@@ -259,37 +273,50 @@ static mal_train_request request_of(session *s, const mal_tokens_source *train, 
                              .clip = r->clip,
                              .deadline_s = 600,
                              .oversubscribed = mal_layout_world(&s->plan->layout) > s->t.cores,
+                             .processes = r->ranks_as == 1,
                              .hooks = {.context = s, .step = tell_step, .evaluated = tell_evaluation},
                              .evaluate_every = r->eval_every,
-                             .evaluation = s->eval ? eval : NULL,
+                             .evaluation = s->eval ? &s->eval_source : NULL,
                              .evaluation_batches = r->eval_batches ? r->eval_batches : 8};
 }
 
-/* In the worker: says what it does as it goes, for the supervisor has no part in it. */
+/* By the supervisor before each attempt: what all ranks share. */
+static mal_status prepare(void *context, int32_t attempt, mal_error *e) {
+  session *s = context;
+  mal_train_close(s->crew);
+  s->crew = NULL;
+  s->train_source = (mal_tokens_source){read_sequence, s->data};
+  s->eval_source = (mal_tokens_source){read_sequence, s->eval};
+  s->request = request_of(s);
+  mal_timeline_init(&s->timeline, s->arena);
+  if (s->in->trace) s->request.timeline = &s->timeline;
+  mal_status status = open_checkpoints(s, s->in->run.resume || attempt > 0, &s->request, e);
+  return status ? status : mal_train_open(s->arena, &s->request, &s->crew, e);
+}
+
+/* In the worker that has rank 0: says what it does as it goes, for the supervisor has no part in it. */
 static mal_status work(void *context, mal_job_page *job, int32_t attempt, int32_t rank, mal_error *e) {
   session *s = context;
-  mal_tokens_source train = {read_sequence, s->data}, eval = {read_sequence, s->eval};
-  mal_train_request q = request_of(s, &train, &eval);
   mal_train_summary summary;
-  mal_timeline timeline;
   mal_page page;
-  (void)rank;
-  s->job = job;
-  q.page = job;
-  mal_timeline_init(&timeline, s->arena);
-  q.timeline = s->in->trace ? &timeline : NULL;
+  (void)attempt;
+  s->job = job, s->request.page = job;
+  if (rank > 0) return mal_train_rank(s->crew, rank, NULL, e);
   mal_page_init(&page, s->arena, mal_colour());
-  mal_status status = open_checkpoints(s, s->in->run.resume || attempt > 0, &q, e);
-  if (status) return status;
   if (!s->in->json) mal_report_training_start(&page, &s->t);
   say(s, &page, s->in->json ? mal_training_start_json(&s->t, s->arena) : NULL);
-  status = mal_train_run(s->arena, &q, &summary, e);
-  if (!status && s->in->trace) status = mal_timeline_write_chrome(&timeline, s->in->trace, e);
+  mal_status status =
+      rank < 0 ? mal_train_threads(s->arena, s->crew, &summary, e) : mal_train_rank(s->crew, rank, &summary, e);
+  if (!status && s->in->trace) status = mal_timeline_write_chrome(&s->timeline, s->in->trace, e);
   if (status) return status;
   mal_page_init(&page, s->arena, mal_colour());
   if (!s->in->json) mal_report_training_end(&page, &s->t, &summary);
   say(s, &page, s->in->json ? mal_training_end_json(&s->t, &summary) : NULL);
   return MAL_OK;
+}
+
+static void rank_died(void *context, int32_t rank, const char *why) {
+  mal_train_abort(((session *)context)->crew, rank, MAL_FAULT, why);
 }
 
 static void describe(void *context, int32_t rank, uint64_t where, char *text, size_t size) {
@@ -305,12 +332,17 @@ static void tell_again(void *context, const mal_error *why, int32_t attempt) {
 
 static mal_status go(session *s, mal_error *e) {
   const mal_job_run job = {.ranks = (int32_t)mal_layout_world(&s->plan->layout),
+                           .processes = s->in->run.ranks_as == 1,
                            .restarts = (int32_t)(s->in->run.restarts < INT32_MAX ? s->in->run.restarts : INT32_MAX),
                            .context = s,
                            .run = work,
+                           .prepare = prepare,
                            .describe = describe,
+                           .rank_died = rank_died,
                            .again = tell_again};
-  return mal_supervise(&job, e);
+  mal_status status = mal_supervise(&job, e);
+  mal_train_close(s->crew);
+  return status;
 }
 
 int mal_cmd_train(int argc, char **argv) {

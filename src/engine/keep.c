@@ -7,8 +7,7 @@ mal_status mal_keep_open(mal_arena *a, mal_keep *k, mal_files *files, const char
                          uint64_t seed, bool resume, mal_error *e) {
   const char **paths;
   int n = 0;
-  *k = (mal_keep){.files = files, .folder = folder, .under_way = -1};
-  pthread_mutex_init(&k->mutex, NULL);
+  *k = (mal_keep){.files = files, .folder = folder};
   mal_tensors_list(a, &plan->model, &k->tensors);
   k->says =
       (mal_checkpoint){.seed = seed,
@@ -32,22 +31,16 @@ mal_status mal_keep_open(mal_arena *a, mal_keep *k, mal_files *files, const char
   return MAL_OK;
 }
 
-void mal_keep_close(mal_keep *k) { pthread_mutex_destroy(&k->mutex); }
-
 mal_status mal_keep_restore(mal_keep *k, const mal_rank_state *s, mal_error *e) {
   return mal_checkpoint_load(&k->from, &k->tensors, s, e);
 }
 
+mal_status mal_keep_begin(mal_keep *k, int64_t step, mal_error *e) {
+  return mal_checkpoint_begin(k->files, k->folder, step, e);
+}
+
 mal_status mal_keep_save(mal_keep *k, const mal_rank_state *s, int64_t step, mal_error *e) {
-  pthread_mutex_lock(&k->mutex);
-  if (k->under_way != step) {
-    k->under_way = step;
-    k->begun = mal_checkpoint_begin(k->files, k->folder, step, &k->error);
-  }
-  mal_status status = k->begun;
-  if (status) *e = k->error;
-  pthread_mutex_unlock(&k->mutex);
-  return status ? status : mal_checkpoint_shard(k->files, k->folder, step, s, e);
+  return mal_checkpoint_shard(k->files, k->folder, step, s, e);
 }
 
 mal_status mal_keep_saved(mal_keep *k, int64_t step, int64_t sequences, mal_error *e) {

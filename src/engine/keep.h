@@ -3,7 +3,6 @@
 #define MAL_ENGINE_KEEP_H
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/train.h"
-#include <pthread.h>
 
 typedef struct mal_keep {
   mal_files *files;
@@ -12,10 +11,6 @@ typedef struct mal_keep {
   mal_checkpoint says; /* model, layout, seed, ranks: of this run */
   bool resumed;
   mal_checkpoint_found from; /* resumed: where it goes on from */
-  pthread_mutex_t mutex;
-  int64_t under_way; /* step whose folder was made; -1 none */
-  mal_status begun;  /* what came of it, with its message, for every rank */
-  mal_error error;
 } mal_keep;
 
 /* resume: from the newest whole checkpoint of the folder; from the beginning when there is none at all. Without it a folder that
@@ -23,9 +18,9 @@ typedef struct mal_keep {
  * (the order of the data would change), only damaged ones. */
 mal_status mal_keep_open(mal_arena *a, mal_keep *k, mal_files *files, const char *folder, const mal_plan *plan,
                          uint64_t seed, bool resume, mal_error *e);
-void mal_keep_close(mal_keep *k);
-/* For the hooks of the same names. Ranks save at the same time: the first of them begins. */
+/* For the hooks of the same names. */
 mal_status mal_keep_restore(mal_keep *k, const mal_rank_state *s, mal_error *e);
+mal_status mal_keep_begin(mal_keep *k, int64_t step, mal_error *e);
 mal_status mal_keep_save(mal_keep *k, const mal_rank_state *s, int64_t step, mal_error *e);
 mal_status mal_keep_saved(mal_keep *k, int64_t step, int64_t sequences, mal_error *e);
 #endif

@@ -1,10 +1,8 @@
 #include "engine/rank.h"
 #include "engine/poison.h"
 #include "program/builder.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* --- coordinates and groups ----------------------------------------------------------------------------------------------- */
 
@@ -207,18 +205,20 @@ static void find_stretches(mal_arena *a, mal_rank *r, const mal_tensors *tensors
 
 /* --- memory -------------------------------------------------------------------------------------------------------------------- */
 
+int64_t mal_rank_bytes(const mal_program *p) {
+  int64_t bytes = 0;
+  for (int64_t stage = 0; stage < p->plan->layout.pp; stage++)
+    if (p->stages[stage].total_bytes > bytes) bytes = p->stages[stage].total_bytes;
+  return (bytes + MAL_ALIGN + 0xffff) / 0x10000 * 0x10000; /* whole pages, the largest there are */
+}
+
 /* Regions one behind the other; those of the passes and those of the end of the step share what is not persistent. */
 static mal_status take_memory(mal_arena *a, mal_rank *r, mal_error *e) {
   const mal_stage *s = r->stage_plan;
   r->memory_bytes = s->total_bytes;
   r->mapping_bytes = r->memory_bytes + MAL_ALIGN;
-  r->mapping = mmap(NULL, (size_t)r->mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (r->mapping == MAP_FAILED) {
-    r->mapping = NULL;
-    return mal_fail(e, MAL_FAULT, _("rank %d cannot have its %lld bytes: %s"), (int)r->rank, (long long)r->memory_bytes,
-                    strerror(errno));
-  }
-  madvise(r->mapping, (size_t)r->mapping_bytes, MADV_HUGEPAGE);
+  mal_status status = r->backend->memory(r->comm, r->mapping_bytes, &r->mapping, e);
+  if (status) return status;
   /* What lasts ends where a line begins, so that nothing is lost between it and what is aligned. */
   int64_t lasting = (2 * r->elements + 2 * r->state_elements) * (int64_t)sizeof(float);
   r->memory = (char *)r->mapping + (mal_align(lasting) - lasting);
@@ -321,7 +321,6 @@ mal_status mal_rank_open(mal_arena *a, const mal_rank_request *q, mal_rank *r, m
 
 void mal_rank_close(mal_rank *r) {
   if (r->mapping) mal_unpoison(r->mapping, (size_t)r->mapping_bytes);
-  if (r->mapping) munmap(r->mapping, (size_t)r->mapping_bytes);
   r->mapping = NULL;
 }
 

@@ -108,6 +108,8 @@ typedef struct mal_rank_request {
   const float *const *rope; /* by layer kind */
 } mal_rank_request;
 
+/* What it takes of the backend's memory: the most of all ranks. */
+int64_t mal_rank_bytes(const mal_program *p);
 /* Lays out everything; called in the rank's own thread, so that its pages are near it. Errors: memory, groups. */
 mal_status mal_rank_open(mal_arena *a, const mal_rank_request *q, mal_rank *r, mal_error *e);
 void mal_rank_close(mal_rank *r);

@@ -1,10 +1,13 @@
 #include "engine/train.h"
 #include "engine/initial.h"
+#include "engine/orders.h"
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 const char *const mal_rate_name[MAL_RATES + 1] = {"cosine", "linear", "wsd", "constant", NULL};
 
@@ -18,115 +21,6 @@ double mal_rate_at(const mal_rate *r, int64_t step) {
   case MAL_RATE_WSD: return done < 0.8 ? r->lr : r->lr * (1 - done) / 0.2;
   default: return r->lr;
   }
-}
-
-/* --- ranks and the one that leads them ------------------------------------------------------------------------------------ */
-
-typedef struct crew crew;
-typedef struct member { /* one rank's thread */
-  crew *crew;
-  pthread_t thread;
-  mal_arena arena;
-  mal_rank rank;
-  mal_timeline timeline;
-  mal_status status;
-  mal_error error;
-} member;
-
-enum { ORDER_STEP, ORDER_SAVE, ORDER_EVALUATE, ORDER_LEAVE };
-
-struct crew {
-  const mal_train_request *q;
-  const mal_tensors *tensors;
-  const float *const *rope;
-  mal_world *world;
-  member *members;
-  int ranks;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  int arrived;  /* ranks that have done all up to the step under way */
-  int64_t turn; /* counts what was ordered */
-  int kind;
-  mal_step_request order;
-  bool traced;
-  double epoch_s;
-};
-
-static mal_status set_up(member *m, int32_t rank) {
-  crew *c = m->crew;
-  mal_rank_request request = {c->q->program, c->q->device, c->q->backend, c->world, rank, c->rope};
-  mal_status status = mal_rank_open(&m->arena, &request, &m->rank, &m->error);
-  if (status) return status;
-  if (c->q->page) m->rank.place = &c->q->page->places[rank];
-  const mal_train_hooks *hooks = &c->q->hooks;
-  if (hooks->restore && c->q->first_step > 0) {
-    mal_rank_state state;
-    mal_rank_state_of(&m->rank, &state);
-    return hooks->restore(hooks->context, &state, &m->error);
-  }
-  for (int32_t i = 0; i < m->rank.pieces.count; i++)
-    mal_initial_values(&c->q->program->plan->model, c->tensors, c->q->seed, &m->rank.pieces.at[i], m->rank.param);
-  return MAL_OK;
-}
-
-static bool wait_for_order(crew *c, int64_t *seen) {
-  pthread_mutex_lock(&c->mutex);
-  if (++c->arrived == c->ranks) pthread_cond_broadcast(&c->changed);
-  while (c->turn == *seen) pthread_cond_wait(&c->changed, &c->mutex);
-  *seen = c->turn;
-  bool go = c->kind != ORDER_LEAVE;
-  pthread_mutex_unlock(&c->mutex);
-  return go;
-}
-
-static mal_status obey(member *m) {
-  crew *c = m->crew;
-  mal_rank_state state;
-  switch (c->kind) {
-  case ORDER_STEP: return mal_rank_step(&m->rank, &c->order, &m->error);
-  case ORDER_EVALUATE: return mal_rank_evaluate(&m->rank, &c->order, &m->error);
-  default: break;
-  }
-  mal_rank_state_of(&m->rank, &state);
-  return c->q->hooks.save(c->q->hooks.context, &state, c->order.step, &m->error);
-}
-
-static void *serve(void *context) {
-  member *m = context;
-  crew *c = m->crew;
-  int32_t rank = (int32_t)(m - c->members);
-  int64_t seen = 0;
-  mal_job_rank(rank);
-  m->status = set_up(m, rank);
-  while (wait_for_order(c, &seen)) {
-    m->rank.epoch_s = c->epoch_s;
-    m->rank.timeline = c->traced ? &m->timeline : NULL;
-    m->status = obey(m);
-    if (m->status) c->q->backend->abort(c->world, rank, m->error.text);
-  }
-  return NULL;
-}
-
-/* Until every rank has done what was ordered; the first fault of all is the one that is told. */
-static mal_status gather(crew *c, mal_error *e) {
-  pthread_mutex_lock(&c->mutex);
-  while (c->arrived < c->ranks) pthread_cond_wait(&c->changed, &c->mutex);
-  pthread_mutex_unlock(&c->mutex);
-  for (int i = 0; i < c->ranks; i++)
-    if (c->members[i].status) {
-      *e = c->members[i].error;
-      return c->members[i].status;
-    }
-  return MAL_OK;
-}
-
-static void give_order(crew *c, int kind) {
-  pthread_mutex_lock(&c->mutex);
-  c->arrived = 0;
-  c->kind = kind;
-  c->turn++;
-  pthread_cond_broadcast(&c->changed);
-  pthread_mutex_unlock(&c->mutex);
 }
 
 /* --- tables that all ranks share --------------------------------------------------------------------------------------------- */
@@ -151,7 +45,73 @@ static const float *const *rotary_tables(mal_arena *a, const mal_plan *plan) {
   return tables;
 }
 
-/* --- what it came to ------------------------------------------------------------------------------------------------------------ */
+/* --- a rank ------------------------------------------------------------------------------------------------------------------ */
+
+struct mal_crew {
+  const mal_train_request *q;
+  mal_tensors tensors;
+  const float *const *rope;
+  mal_world *world;
+  int32_t ranks;
+};
+
+typedef struct member {
+  const mal_crew *crew;
+  mal_arena arena;
+  mal_rank rank;
+  mal_orders orders;
+  mal_timeline timeline;
+  double cpu_s; /* of the last step */
+} member;
+
+static mal_status set_up(member *m, int32_t rank, mal_error *e) {
+  const mal_crew *c = m->crew;
+  const mal_train_request *q = c->q;
+  mal_comm *end = q->backend->end(c->world, rank);
+  mal_rank_request request = {q->program, q->device, q->backend, c->world, rank, c->rope};
+  mal_status status = mal_orders_open(&m->orders, q->backend, end, rank, c->ranks, e);
+  if (!status) status = mal_rank_open(&m->arena, &request, &m->rank, e);
+  if (status) return status;
+  if (q->page) m->rank.place = &q->page->places[rank];
+  if (q->hooks.restore && q->first_step > 0) {
+    mal_rank_state state;
+    mal_rank_state_of(&m->rank, &state);
+    return q->hooks.restore(q->hooks.context, &state, e);
+  }
+  for (int32_t i = 0; i < m->rank.pieces.count; i++)
+    mal_initial_values(&q->program->plan->model, &c->tensors, q->seed, &m->rank.pieces.at[i], m->rank.param);
+  return MAL_OK;
+}
+
+static double own_time_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static mal_status obey(member *m, mal_error *e) {
+  const mal_train_request *q = m->crew->q;
+  const mal_order *o = m->orders.order;
+  mal_step_request step = o->step;
+  mal_rank_state state;
+  mal_status status;
+  double from = own_time_s();
+  switch (o->kind) {
+  case MAL_ORDER_STEP:
+    step.source = q->source;
+    m->rank.epoch_s = o->epoch_s;
+    m->rank.timeline = o->traced ? &m->timeline : NULL;
+    status = mal_rank_step(&m->rank, &step, e);
+    m->rank.timeline = NULL;
+    m->cpu_s = own_time_s() - from;
+    return status;
+  case MAL_ORDER_EVALUATE: step.source = q->evaluation; return mal_rank_evaluate(&m->rank, &step, e);
+  case MAL_ORDER_SAVE:
+    mal_rank_state_of(&m->rank, &state);
+    return q->hooks.save(q->hooks.context, &state, step.step, e);
+  default: return MAL_OK;
+  }
+}
 
 static void add_sent(const mal_rank *r, double *sent) {
   for (unsigned axes = 1; axes < 256; axes++)
@@ -160,15 +120,73 @@ static void add_sent(const mal_rank *r, double *sent) {
   sent[MAL_AXES] += (double)r->backend->sent_bytes(r->comm, r->stages_group);
 }
 
+/* Of a process among others: what it shares is counted in parts (Pss), so that their sum is what all of them hold. */
+static int64_t shared_out_bytes(void) {
+  char line[160];
+  long long kib = 0;
+  FILE *f = fopen("/proc/self/smaps_rollup", "r");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "Pss: %lld kB", &kib) == 1) break;
+  if (f) fclose(f);
+  return kib * 1024;
+}
+
+static int64_t resident_bytes(const member *m) {
+  struct rusage usage;
+  if (m->crew->q->processes) return shared_out_bytes();
+  getrusage(RUSAGE_SELF, &usage);
+  return m->rank.rank == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0; /* threads are one process */
+}
+
+static mal_status report(member *m, mal_error *e) {
+  const mal_rank *r = &m->rank;
+  mal_rank_report mine = {.loss_sum = r->loss_sum,
+                          .grad_norm = r->grad_norm,
+                          .flops = r->flops,
+                          .cpu_s = m->cpu_s,
+                          .tp_index = r->tp_index,
+                          .used_bytes = r->used_bytes};
+  add_sent(r, mine.sent);
+  if (m->orders.order->kind == MAL_ORDER_LEAVE) mine.resident_bytes = resident_bytes(m);
+  return mal_orders_report(&m->orders, &mine, e);
+}
+
+/* What order says, and the reports of it. Rank 0 has filled in the order. */
+static mal_status together(member *m, mal_error *e) {
+  mal_status status = mal_orders_pass(&m->orders, e);
+  if (!status) status = obey(m, e);
+  return status ? status : report(m, e);
+}
+
+static mal_status leave(member *m, mal_error *e) {
+  const mal_train_request *q = m->crew->q;
+  return q->timeline ? mal_orders_collect(&m->orders, &m->timeline, m->rank.rank ? NULL : q->timeline, e) : MAL_OK;
+}
+
+static mal_status serve(member *m, mal_error *e) {
+  mal_status status;
+  do status = together(m, e);
+  while (!status && m->orders.order->kind != MAL_ORDER_LEAVE);
+  return status ? status : leave(m, e);
+}
+
+/* --- what it came to ------------------------------------------------------------------------------------------------------------ */
+
 static int by_size(const void *x, const void *y) {
   double a = *(const double *)x, b = *(const double *)y;
   return (a > b) - (a < b);
 }
 
-static void sum_up(crew *c, int64_t steps, double *times, mal_train_summary *s) {
-  const mal_program *p = c->q->program;
+static double median(double *times, int64_t n) {
+  if (n > 1) times++, n--; /* the first warms up */
+  qsort(times, (size_t)n, sizeof *times, by_size);
+  return n ? times[n / 2] : 0;
+}
+
+/* Of the last step, and of all steps' times. */
+static void sum_up(const member *m, int64_t steps, double *times, double *cpu_times, mal_train_summary *s) {
+  const mal_program *p = m->crew->q->program;
   const mal_layout *l = &p->plan->layout;
-  struct rusage usage;
   s->steps = steps;
   s->planned_flops = p->hardware_flops;
   for (int64_t stage = 0; stage < l->pp; stage++) {
@@ -176,23 +194,21 @@ static void sum_up(crew *c, int64_t steps, double *times, mal_train_summary *s) 
     mal_program_sent(p, stage, sent);
     for (int i = 0; i <= MAL_AXES; i++) s->planned_sent[i] += sent[i] * (double)(l->tp * l->cp * l->dp);
   }
-  for (int i = 0; i < c->ranks; i++) {
-    const mal_rank *r = &c->members[i].rank;
+  for (int32_t i = 0; i < m->orders.ranks; i++) {
+    const mal_rank_report *r = &m->orders.reports[i];
     s->flops += r->flops;
     s->memory_bytes += r->used_bytes;
-    s->planned_memory_bytes += r->stage_plan->total_bytes;
-    add_sent(r, s->sent);
+    s->resident_bytes += r->resident_bytes;
+    s->planned_memory_bytes += p->stages[mal_rank_index(l, i, MAL_AXIS_PP)].total_bytes;
+    for (int k = 0; k <= MAL_AXES; k++) s->sent[k] += r->sent[k];
   }
   for (int i = 0; i <= MAL_AXES && steps; i++) s->sent[i] /= (double)steps;
-  getrusage(RUSAGE_SELF, &usage);
-  s->resident_bytes = (int64_t)usage.ru_maxrss * 1024;
-  if (steps > 1) times++, steps--; /* the first warms up */
-  qsort(times, (size_t)steps, sizeof *times, by_size);
-  s->step_s = steps ? times[steps / 2] : 0;
+  s->step_s = median(times, steps);
+  s->rank_cpu_s = median(cpu_times, steps);
   s->tokens_per_s = s->step_s > 0 ? (double)(p->plan->job.global_batch * p->plan->job.seq) / s->step_s : 0;
 }
 
-/* --- the loop --------------------------------------------------------------------------------------------------------------------- */
+/* --- the loop, on rank 0 ------------------------------------------------------------------------------------------------------ */
 
 static int64_t sequence_after(const mal_train_request *q, int64_t step) {
   return q->first_sequence + (step - q->first_step) * q->program->plan->job.global_batch;
@@ -206,32 +222,37 @@ static mal_step_request order_of(const mal_train_request *q, int64_t step) {
                      .decay = (float)q->weight_decay,
                      .correction1 = (float)(1 - pow(q->beta1, (double)step + 1)),
                      .correction2 = (float)(1 - pow(q->beta2, (double)step + 1))};
-  return (mal_step_request){.step = step,
-                            .first_sequence = sequence_after(q, step),
-                            .source = q->source,
-                            .adamw = adamw,
-                            .clip = (float)q->clip};
+  return (mal_step_request){
+      .step = step, .first_sequence = sequence_after(q, step), .adamw = adamw, .clip = (float)q->clip};
 }
 
-static double gathered_loss(const crew *c) {
+static double gathered_loss(const member *m) {
   double loss = 0;
-  for (int i = 0; i < c->ranks; i++) /* tensor-parallel ranks have the same rows */
-    if (c->members[i].rank.tp_index == 0) loss += c->members[i].rank.loss_sum;
+  for (int32_t i = 0; i < m->orders.ranks; i++) /* tensor-parallel ranks have the same rows */
+    if (m->orders.reports[i].tp_index == 0) loss += m->orders.reports[i].loss_sum;
   return loss;
 }
 
-static mal_status one_step(crew *c, int64_t step, mal_train_step *now, mal_error *e) {
-  const mal_job *job = &c->q->program->plan->job;
+static double most_cpu_s(const member *m) {
+  double most = 0;
+  for (int32_t i = 0; i < m->orders.ranks; i++) most = fmax(most, m->orders.reports[i].cpu_s);
+  return most;
+}
+
+static mal_status one_step(member *m, int64_t step, mal_train_step *now, mal_error *e) {
+  const mal_train_request *q = m->crew->q;
+  const mal_job *job = &q->program->plan->job;
   double tokens = (double)(job->global_batch * job->seq), from = mal_now_s();
-  c->order = order_of(c->q, step);
-  c->traced = c->q->timeline && step + 1 == c->q->steps;
-  give_order(c, ORDER_STEP);
-  mal_status status = gather(c, e);
+  *m->orders.order = (mal_order){.kind = MAL_ORDER_STEP,
+                                 .traced = q->timeline && step + 1 == q->steps,
+                                 .epoch_s = from,
+                                 .step = order_of(q, step)};
+  mal_status status = together(m, e);
   if (status) return status;
   *now = (mal_train_step){.step = step + 1,
-                          .loss = gathered_loss(c) / tokens,
-                          .grad_norm = c->members[0].rank.grad_norm,
-                          .lr = (double)c->order.adamw.lr,
+                          .loss = gathered_loss(m) / tokens,
+                          .grad_norm = m->orders.reports[0].grad_norm,
+                          .lr = (double)m->orders.order->step.adamw.lr,
                           .step_s = mal_now_s() - from};
   now->tokens_per_s = tokens / now->step_s;
   if (isfinite(now->loss) && isfinite(now->grad_norm)) return MAL_OK;
@@ -239,32 +260,36 @@ static mal_status one_step(crew *c, int64_t step, mal_train_step *now, mal_error
                   (long long)step + 1, isfinite(now->loss) ? _("gradient norm") : _("loss"));
 }
 
-static mal_status save(crew *c, int64_t step, mal_error *e) {
-  const mal_train_hooks *h = &c->q->hooks;
+static mal_status save(member *m, int64_t step, mal_error *e) {
+  const mal_train_request *q = m->crew->q;
+  const mal_train_hooks *h = &q->hooks;
   if (!h->save) return MAL_OK;
-  c->order.step = step;
-  give_order(c, ORDER_SAVE);
-  mal_status status = gather(c, e);
-  return status || !h->saved ? status : h->saved(h->context, step, sequence_after(c->q, step), e);
+  mal_status status = h->begin ? h->begin(h->context, step, e) : MAL_OK;
+  if (status) return status;
+  *m->orders.order = (mal_order){.kind = MAL_ORDER_SAVE, .step.step = step};
+  status = together(m, e);
+  return status || !h->saved ? status : h->saved(h->context, step, sequence_after(q, step), e);
 }
 
-static mal_status evaluate(crew *c, int64_t step, mal_train_summary *s, mal_error *e) {
-  const mal_train_request *q = c->q;
+static void all_sent(const member *m, double sign, double *sent) {
+  for (int32_t i = 0; i < m->orders.ranks; i++)
+    for (int k = 0; k <= MAL_AXES; k++) sent[k] += sign * m->orders.reports[i].sent[k];
+}
+
+static mal_status evaluate(member *m, int64_t step, mal_train_summary *s, mal_error *e) {
+  const mal_train_request *q = m->crew->q;
   const mal_job *job = &q->program->plan->job;
   double loss = 0;
   if (!q->evaluation) return MAL_OK;
-  double before[MAL_AXES + 1] = {0}, after[MAL_AXES + 1] = {0};
-  c->traced = false;
-  for (int i = 0; i < c->ranks; i++) add_sent(&c->members[i].rank, before);
+  all_sent(m, 1, s->sent); /* what evaluation sends is not of a step: sum_up adds all, this takes it away */
   for (int64_t k = 0; k < q->evaluation_batches; k++) {
-    c->order = (mal_step_request){.step = step, .first_sequence = k * job->global_batch, .source = q->evaluation};
-    give_order(c, ORDER_EVALUATE);
-    mal_status status = gather(c, e);
+    *m->orders.order =
+        (mal_order){.kind = MAL_ORDER_EVALUATE, .step = {.step = step, .first_sequence = k * job->global_batch}};
+    mal_status status = together(m, e);
     if (status) return status;
-    loss += gathered_loss(c);
+    loss += gathered_loss(m);
   }
-  for (int i = 0; i < c->ranks; i++) add_sent(&c->members[i].rank, after);
-  for (int i = 0; i <= MAL_AXES; i++) s->sent[i] -= after[i] - before[i]; /* not of a step */
+  all_sent(m, -1, s->sent);
   s->evaluation_loss = loss / (double)(q->evaluation_batches * job->global_batch * job->seq);
   if (q->hooks.evaluated) q->hooks.evaluated(q->hooks.context, step, s->evaluation_loss);
   return MAL_OK;
@@ -272,72 +297,110 @@ static mal_status evaluate(crew *c, int64_t step, mal_train_summary *s, mal_erro
 
 static bool is_due(int64_t every, int64_t step, bool last) { return last || (every > 0 && step % every == 0); }
 
-static mal_status train(crew *c, mal_train_summary *s, double *times, mal_error *e) {
-  const mal_train_request *q = c->q;
-  mal_status status = gather(c, e);
+static mal_status lead(member *m, mal_train_summary *s, mal_error *e) {
+  const mal_train_request *q = m->crew->q;
+  double *times = MAL_ARRAY(&m->arena, double, 2 * (q->steps - q->first_step + 1)),
+         *cpu_times = times + (q->steps - q->first_step + 1);
+  mal_status status = MAL_OK;
   int64_t step = q->first_step, done = 0;
-  for (bool leave = false; step < q->steps && !leave && !status;) {
+  for (bool stop = false; step < q->steps && !stop && !status;) {
     mal_train_step now;
-    if ((status = one_step(c, step, &now, e)) != MAL_OK) break;
-    times[done++] = now.step_s;
+    if ((status = one_step(m, step, &now, e)) != MAL_OK) break;
+    times[done] = now.step_s;
+    cpu_times[done++] = most_cpu_s(m);
     s->loss = now.loss;
     step++;
-    if (q->hooks.step) q->hooks.step(q->hooks.context, &now, &leave);
-    bool last = leave || step == q->steps;
-    if (is_due(q->evaluate_every, step, last && !leave)) status = evaluate(c, step, s, e);
-    if (!status && is_due(q->save_every, step, last)) status = save(c, step, e);
+    if (q->hooks.step) q->hooks.step(q->hooks.context, &now, &stop);
+    bool last = stop || step == q->steps;
+    if (is_due(q->evaluate_every, step, last && !stop)) status = evaluate(m, step, s, e);
+    if (!status && is_due(q->save_every, step, last)) status = save(m, step, e);
   }
-  if (!status) sum_up(c, done, times, s);
+  if (status) return status;
+  *m->orders.order = (mal_order){.kind = MAL_ORDER_LEAVE};
+  status = together(m, e);
+  if (status) return status;
+  sum_up(m, done, times, cpu_times, s);
+  return leave(m, e);
+}
+
+/* --- the crew ---------------------------------------------------------------------------------------------------------------- */
+
+mal_status mal_train_open(mal_arena *a, const mal_train_request *q, mal_crew **crew, mal_error *e) {
+  const mal_plan *plan = q->program->plan;
+  mal_status status = mal_engine_check(plan, e);
+  if (status) return status;
+  mal_crew *c = *crew = MAL_NEW(a, mal_crew);
+  *c = (mal_crew){.q = q, .rope = rotary_tables(a, plan), .ranks = (int32_t)mal_layout_world(&plan->layout)};
+  mal_tensors_list(a, &plan->model, &c->tensors);
+  mal_comm_options options = {.ranks = c->ranks,
+                              .deadline_s = q->deadline_s,
+                              .oversubscribed = q->oversubscribed,
+                              .processes = q->processes,
+                              .memory_bytes = mal_orders_bytes(c->ranks) + mal_rank_bytes(q->program)};
+  return q->backend->open(a, &options, &c->world, e);
+}
+
+void mal_train_close(mal_crew *c) {
+  if (c && c->world) c->q->backend->close(c->world);
+  if (c) c->world = NULL;
+}
+
+void mal_train_abort(mal_crew *c, int32_t rank, mal_status status, const char *why) {
+  c->q->backend->abort(c->world, rank, status, why);
+}
+
+mal_status mal_train_rank(mal_crew *c, int32_t rank, mal_train_summary *s, mal_error *e) {
+  member m = {.crew = c};
+  mal_arena_init(&m.arena);
+  mal_timeline_init(&m.timeline, &m.arena);
+  mal_job_rank(rank);
+  if (s) *s = (mal_train_summary){.evaluation_loss = (double)NAN};
+  mal_status status = set_up(&m, rank, e);
+  if (!status) status = rank == 0 ? lead(&m, s, e) : serve(&m, e);
+  if (status) mal_train_abort(c, rank, status, e->text);
+  mal_rank_close(&m.rank);
+  mal_arena_free(&m.arena);
   return status;
 }
 
-static void collect_timeline(crew *c) {
-  for (int i = 0; i < c->ranks && c->q->timeline; i++)
-    for (int64_t k = 0; k < c->members[i].timeline.count; k++)
-      mal_timeline_add(c->q->timeline, c->members[i].timeline.events[k]);
+typedef struct thread_of {
+  mal_crew *crew;
+  int32_t rank;
+  pthread_t thread;
+  mal_train_summary *summary;
+  mal_status status;
+  mal_error error;
+} thread_of;
+
+static void *run_thread(void *context) {
+  thread_of *t = context;
+  t->status = mal_train_rank(t->crew, t->rank, t->summary, &t->error);
+  return NULL;
+}
+
+mal_status mal_train_threads(mal_arena *a, mal_crew *c, mal_train_summary *s, mal_error *e) {
+  thread_of *threads = MAL_ARRAY(a, thread_of, c->ranks);
+  mal_status status = MAL_OK;
+  int32_t started = 0;
+  for (; started < c->ranks; started++) {
+    thread_of *t = &threads[started];
+    *t = (thread_of){.crew = c, .rank = started, .summary = started ? NULL : s};
+    if (pthread_create(&t->thread, NULL, run_thread, t) == 0) continue;
+    status = mal_fail(e, MAL_FAULT, _("rank %d gets no thread."), started);
+    mal_train_abort(c, started, status, e->text);
+    break;
+  }
+  for (int32_t i = 0; i < started; i++) pthread_join(threads[i].thread, NULL);
+  for (int32_t i = 0; i < started && !status; i++)
+    if ((status = threads[i].status) != MAL_OK) *e = threads[i].error;
+  return status;
 }
 
 mal_status mal_train_run(mal_arena *a, const mal_train_request *q, mal_train_summary *s, mal_error *e) {
-  const mal_plan *plan = q->program->plan;
-  mal_tensors tensors;
-  *s = (mal_train_summary){.evaluation_loss = (double)NAN};
-  mal_status status = mal_engine_check(plan, e);
+  mal_crew *crew;
+  mal_status status = mal_train_open(a, q, &crew, e);
   if (status) return status;
-  crew c = {.q = q,
-            .tensors = &tensors,
-            .rope = rotary_tables(a, plan),
-            .ranks = (int)mal_layout_world(&plan->layout),
-            .epoch_s = mal_now_s()};
-  mal_tensors_list(a, &plan->model, &tensors);
-  mal_comm_options options = {.ranks = c.ranks, .deadline_s = q->deadline_s, .oversubscribed = q->oversubscribed};
-  status = q->backend->open(a, &options, &c.world, e);
-  if (status) return status;
-  pthread_mutex_init(&c.mutex, NULL);
-  pthread_cond_init(&c.changed, NULL);
-  c.members = MAL_ARRAY(a, member, c.ranks);
-  double *times = MAL_ARRAY(a, double, q->steps - q->first_step + 1);
-  int started = 0;
-  for (; started < c.ranks && !status; started++) {
-    member *m = &c.members[started];
-    m->crew = &c;
-    mal_arena_init(&m->arena);
-    mal_timeline_init(&m->timeline, &m->arena);
-    if (pthread_create(&m->thread, NULL, serve, m) != 0) {
-      status = mal_fail(e, MAL_FAULT, _("rank %d gets no thread."), started);
-      break;
-    }
-  }
-  c.ranks = started;
-  if (!status) status = train(&c, s, times, e);
-  give_order(&c, ORDER_LEAVE);
-  for (int i = 0; i < started; i++) pthread_join(c.members[i].thread, NULL);
-  if (!status) collect_timeline(&c);
-  for (int i = 0; i < started; i++) {
-    mal_rank_close(&c.members[i].rank);
-    mal_arena_free(&c.members[i].arena);
-  }
-  q->backend->close(c.world);
-  pthread_cond_destroy(&c.changed);
-  pthread_mutex_destroy(&c.mutex);
+  status = mal_train_threads(a, crew, s, e);
+  mal_train_close(crew);
   return status;
 }

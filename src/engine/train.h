@@ -1,4 +1,4 @@
-/* The training loop: ranks as threads of this process, step by step, and what it came to beside what was planned. */
+/* The training loop: ranks as threads or processes, step by step, and what it came to beside what was planned. */
 #ifndef MAL_ENGINE_TRAIN_H
 #define MAL_ENGINE_TRAIN_H
 #include "engine/rank.h"
@@ -24,7 +24,7 @@ typedef struct mal_train_step {
   double loss, grad_norm, lr, step_s, tokens_per_s;
 } mal_train_step;
 
-/* What surrounds the loop. Any may be NULL. `leave` set to true ends the run after this step. */
+/* What surrounds the loop, on rank 0 unless said otherwise. Any may be NULL. `leave` set to true ends the run after this step. */
 typedef struct mal_train_hooks {
   void *context;
   void (*step)(void *context, const mal_train_step *s, bool *leave);
@@ -33,6 +33,8 @@ typedef struct mal_train_hooks {
   /* In the thread of each rank: before the first step, in place of initial values; after a step that is to be kept. */
   mal_status (*restore)(void *context, const mal_rank_state *s, mal_error *e);
   mal_status (*save)(void *context, const mal_rank_state *s, int64_t step, mal_error *e);
+  /* On rank 0: before the ranks save. */
+  mal_status (*begin)(void *context, int64_t step, mal_error *e);
   /* When all ranks have saved. sequences: the data's position, the next sequence to be read. */
   mal_status (*saved)(void *context, int64_t step, int64_t sequences, mal_error *e);
 } mal_train_hooks;
@@ -48,6 +50,7 @@ typedef struct mal_train_request {
   mal_rate rate;
   double beta1, beta2, eps, weight_decay, clip, deadline_s; /* deadline_s: of one collective; 0 none */
   bool oversubscribed;                                      /* more ranks than cores */
+  bool processes;                                           /* a process for each rank; else a thread */
   mal_train_hooks hooks;
   mal_job_page *page;                  /* of the supervisor; NULL: there is none */
   int64_t save_every, evaluate_every;  /* steps; 0: at the end only */
@@ -62,13 +65,26 @@ typedef struct mal_train_summary {
   double loss;            /* of the last step */
   double evaluation_loss; /* NAN: none */
   double planned_flops, flops;
-  int64_t planned_memory_bytes, memory_bytes;            /* arenas of all ranks */
-  int64_t resident_bytes;                                /* of the process at its most */
+  int64_t planned_memory_bytes, memory_bytes; /* arenas of all ranks */
+  int64_t resident_bytes;                     /* of the process at its most; of processes: at the end, together */
   double planned_sent[MAL_AXES + 1], sent[MAL_AXES + 1]; /* by axis as count.c has it, last: between stages */
   double step_s;                                         /* median of the steps after the first */
+  double rank_cpu_s;                                     /* of it: of the rank that computed most, its time on a core */
   double tokens_per_s;
 } mal_train_summary;
 
-/* Errors: what cannot be run (MAL_BAD), a rank's fault (MAL_FAULT), a loss that is no number (MAL_NO): said with the step. */
+/* Ranks and what they share. Opened before they start, so that processes have it all at the same place; q lives as long. */
+typedef struct mal_crew mal_crew;
+mal_status mal_train_open(mal_arena *a, const mal_train_request *q, mal_crew **c, mal_error *e);
+void mal_train_close(mal_crew *c);
+/* All of one rank's part, in a thread or process of its own. s: on rank 0, which leads. */
+mal_status mal_train_rank(mal_crew *c, int32_t rank, mal_train_summary *s, mal_error *e);
+/* All ranks, each in a thread. */
+mal_status mal_train_threads(mal_arena *a, mal_crew *c, mal_train_summary *s, mal_error *e);
+/* Someone gives up in a rank's place: the others leave with this. */
+void mal_train_abort(mal_crew *c, int32_t rank, mal_status status, const char *why);
+
+/* Open, threads, close. Errors: what cannot be run (MAL_BAD), a rank's fault (its own status), a loss that is no number (MAL_NO):
+ * said with the step. */
 mal_status mal_train_run(mal_arena *a, const mal_train_request *q, mal_train_summary *s, mal_error *e);
 #endif

@@ -15,8 +15,8 @@ void mal_report_training_start(mal_page *p, const mal_training *t) {
   mal_page_field(p, LABEL, _("model"), _("%s: %s parameters"), plan->model.name,
                  mal_show_count((double)plan->model.parameters));
   mal_page_note(p, LABEL, _("defaults"), mal_model_defaults_words(p->arena, &plan->model));
-  mal_page_field(p, LABEL, _("machine"), P_("%s: %lld rank, %lld cores", "%s: %lld ranks, %lld cores", ranks),
-                 plan->machine_spec, ranks, (long long)t->cores);
+  mal_page_field(p, LABEL, _("machine"), P_("%s: %lld rank, %lld cores%s", "%s: %lld ranks, %lld cores%s", ranks),
+                 plan->machine_spec, ranks, (long long)t->cores, t->processes ? _("; each a process") : "");
   const char *layout = mal_print(p->arena, "dp=%lld,%s", (long long)plan->layout.dp, mal_plan_layout(p->arena, plan));
   mal_page_field(p, LABEL, _("layout"), "%s%s", mal_spaced(p->arena, layout),
                  t->chosen ? _(" (chosen: the fastest that fits)") : "");
@@ -75,7 +75,7 @@ void mal_report_training_end(mal_page *p, const mal_training *t, const mal_train
     mal_page_field(p, LABEL, _("loss"), "%.4f", s->loss);
   mal_page_field(p, LABEL, _("speed"), _("%s tokens/s, %s"), mal_show_count(s->tokens_per_s),
                  mal_show_rate(s->step_s > 0 ? s->flops / s->step_s : 0, "FLOP/s"));
-  mal_page_field(p, LABEL, _("resident"), _("%s at the most: the arenas, and %s of program, libraries and data"),
+  mal_page_field(p, LABEL, _("resident"), _("%s: the arenas, and %s of program, libraries and data"),
                  mal_show_bytes((double)s->resident_bytes),
                  mal_show_bytes((double)(s->resident_bytes - s->memory_bytes)));
   mal_page_styled(p, MAL_DIM, "%s", _("\nagain: "));
@@ -98,6 +98,7 @@ json_t *mal_training_start_json(const mal_training *t, mal_arena *a) {
   put(o, "layout_chosen", json_boolean(t->chosen));
   put(o, "ranks", json_integer(mal_layout_world(&t->plan->layout)));
   put(o, "cores", json_integer(t->cores));
+  put(o, "ranks_as", json_string(t->processes ? "processes" : "threads"));
   put(o, "parameters", json_integer(t->plan->model.parameters));
   put(o, "seq", json_integer(t->plan->job.seq));
   put(o, "global_batch", json_integer(t->plan->job.global_batch));
@@ -149,6 +150,7 @@ json_t *mal_training_end_json(const mal_training *t, const mal_train_summary *s)
   put(o, "evaluation_loss", real(s->evaluation_loss));
   put(o, "tokens_per_s", real(s->tokens_per_s));
   put(o, "resident_bytes", json_integer(s->resident_bytes));
+  put(o, "rank_cpu_s", real(s->rank_cpu_s));
   put(o, "planned", side((double)s->planned_memory_bytes, s->planned_sent, s->planned_flops, t->estimate->step_s));
   put(o, "measured", side((double)s->memory_bytes, s->sent, s->flops, s->step_s));
   return o;

@@ -10,7 +10,7 @@ typedef struct mal_training { /* what stays the same over a run */
   const mal_program *program;
   const mal_estimate *estimate;
   int64_t steps, first_step, data_tokens, cores;
-  bool chosen;                            /* the layout was not given */
+  bool chosen, processes;                 /* the layout was not given; a rank is a process */
   const char *resumed_from, *passed_over; /* checkpoints; NULL: none */
   const char *command;
 } mal_training;

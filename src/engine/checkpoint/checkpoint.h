@@ -26,7 +26,8 @@ typedef struct mal_checkpoint {
   int64_t step;      /* steps done */
   int64_t sequences; /* of the data used so far: number of the next one */
   uint64_t seed;
-  int32_t ranks; /* that wrote it: shards */
+  int64_t warmup; /* steps over which the learning rate rises; -1: not said (written before it was kept) */
+  int32_t ranks;  /* that wrote it: shards */
   const char *model, *layout;
 } mal_checkpoint;
 

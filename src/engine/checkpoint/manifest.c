@@ -37,9 +37,10 @@ char *mal_manifest_text(mal_arena *a, const mal_checkpoint *c, const mal_tensors
   }
   char seed[24];
   snprintf(seed, sizeof seed, "%" PRIu64, c->seed); /* JSON's whole numbers end at 2^63 */
-  json_t *root = json_pack("{s:i, s:I, s:I, s:s, s:s, s:s, s:o, s:o}", "version", MANIFEST_VERSION, "step",
-                           (json_int_t)c->step, "sequences", (json_int_t)c->sequences, "seed", seed, "model", c->model,
-                           "layout", c->layout, "shards", files, "tensors", tensors);
+  json_t *root =
+      json_pack("{s:i, s:I, s:I, s:s, s:I, s:s, s:s, s:o, s:o}", "version", MANIFEST_VERSION, "step",
+                (json_int_t)c->step, "sequences", (json_int_t)c->sequences, "seed", seed, "warmup",
+                (json_int_t)c->warmup, "model", c->model, "layout", c->layout, "shards", files, "tensors", tensors);
   hash_of(root, hash);
   json_object_set_new(root, "hash", json_string(hash));
   char *text = mal_json_dump(a, root);
@@ -99,6 +100,7 @@ static mal_status read_manifest(mal_arena *a, mal_json *j, mal_checkpoint_found 
   int64_t version;
   const char *seed = NULL, *hash = NULL;
   char computed[HASH_LETTERS + 1];
+  bool given;
   mal_status status = mal_json_int(j, j->root, "version", MANIFEST_VERSION, MANIFEST_VERSION, &version, NULL, e);
   if (!status) status = mal_json_text(j, j->root, a, "hash", &hash, NULL, e);
   if (status) return status;
@@ -107,6 +109,8 @@ static mal_status read_manifest(mal_arena *a, mal_json *j, mal_checkpoint_found 
   status = mal_json_int(j, j->root, "step", 0, INT64_MAX, &found->says.step, NULL, e);
   if (!status) status = mal_json_int(j, j->root, "sequences", 0, INT64_MAX, &found->says.sequences, NULL, e);
   if (!status) status = mal_json_text(j, j->root, a, "seed", &seed, NULL, e);
+  found->says.warmup = -1;
+  if (!status) status = mal_json_int(j, j->root, "warmup", 0, INT64_MAX, &found->says.warmup, &given, e);
   if (!status) status = mal_json_text(j, j->root, a, "model", &found->says.model, NULL, e);
   if (!status) status = mal_json_text(j, j->root, a, "layout", &found->says.layout, NULL, e);
   if (!status) status = read_tensors(a, j, &found->tensors, e);

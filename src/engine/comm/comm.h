@@ -55,8 +55,10 @@ enum { MAL_COMM_NONE = -1 };
 
 typedef struct mal_comm_options {
   int32_t ranks;
-  double deadline_s;   /* the longest that a wait lasts; 0: for ever */
-  bool oversubscribed; /* more ranks than cores: sleep at once rather than spin (at most 50 µs otherwise) */
+  double deadline_s;    /* the longest that a wait lasts; 0: for ever */
+  bool oversubscribed;  /* more ranks than cores: sleep at once rather than spin (at most 50 µs otherwise) */
+  bool processes;       /* ranks will be processes, forked after open */
+  int64_t memory_bytes; /* processes: the most that a rank takes by `memory` */
 } mal_comm_options;
 
 typedef struct mal_comm_backend {
@@ -65,6 +67,9 @@ typedef struct mal_comm_backend {
   mal_status (*open)(mal_arena *a, const mal_comm_options *o, mal_world **w, mal_error *e);
   void (*close)(mal_world *w); /* after all ends were left */
   mal_comm *(*end)(mal_world *w, int32_t rank);
+  /* Memory for operands, zeros, at a page's beginning; until close. Calls of ranks that are processes take no other. Called by the
+   * rank itself, so that its pages are near it. Errors: none is left. */
+  mal_status (*memory)(mal_comm *c, int64_t bytes, void **at, mal_error *e);
 
   /* Registers a group of which this rank is a member. name: "tp". A group of one is legal and sends nothing. */
   mal_status (*group)(mal_comm *c, const mal_members *m, const char *name, int32_t *group, mal_error *e);
@@ -77,16 +82,18 @@ typedef struct mal_comm_backend {
   mal_status (*recv)(mal_comm *c, int32_t group, int32_t from, uint64_t tag, void *into, int64_t bytes,
                      mal_comm_ticket *t, mal_error *e);
   bool (*done)(mal_comm *c, mal_comm_ticket t); /* helps progress; true: wait returns at once */
-  /* Errors (MAL_FAULT): deadline passed, a peer failed, sizes disagree: says operation, peers, step, instruction. */
+  /* Errors (MAL_FAULT; a peer's own): deadline passed, a peer failed, sizes disagree: says operation, peers, step, instruction. */
   mal_status (*wait)(mal_comm *c, mal_comm_ticket t, mal_error *e);
 
-  /* This rank gives up: every other rank's wait fails with this text, at once. Callable from any thread and a signal's. */
-  void (*abort)(mal_world *w, int32_t rank, const char *why);
+  /* This rank gives up: every other rank's wait fails with this status and text, at once. The first to give up counts. Callable
+   * from any thread and a signal's. */
+  void (*abort)(mal_world *w, int32_t rank, mal_status status, const char *why);
 
   /* Bytes that this rank sent to others through the group so far, counted where they are moved; of all members together:
    * all-reduce 2 (n - 1) B, all-gather, reduce-scatter, all-to-all and broadcast (n - 1) B, a message its bytes. */
   int64_t (*sent_bytes)(const mal_comm *c, int32_t group);
 } mal_comm_backend;
 
-extern const mal_comm_backend mal_comm_shm; /* rank threads of one process: peers' memory is read directly */
+extern const mal_comm_backend
+    mal_comm_shm; /* ranks of one machine, threads or processes: peers' memory is read directly */
 #endif

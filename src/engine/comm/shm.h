@@ -27,6 +27,7 @@ enum {
   SHM_GROUPS = 8192,
   SHM_CLAIM_BITS = 24,
   SHM_NAME = 24,
+  SHM_MAPPINGS = 4, /* of a rank thread */
   SHM_TEXT = 1024,
 };
 
@@ -85,6 +86,7 @@ typedef struct shm_shared {
   _Atomic uint32_t lock; /* registry and pool */
   _Atomic int32_t groups;
   _Atomic size_t used;
+  int32_t status; /* of the failure, a mal_status */
   char text[SHM_TEXT];
   shm_group group[SHM_GROUPS];
   shm_end end[];
@@ -95,11 +97,15 @@ struct mal_world {
   shm_shared *shared;
   size_t bytes;
   mal_comm *ends;
+  char *memory; /* of processes: memory_bytes for each rank; NULL: threads map their own */
 };
 
 struct mal_comm {
   mal_world *world;
-  int32_t rank;
+  int32_t rank, mappings;
+  int64_t taken; /* of the rank's part of the world's memory */
+  void *mapped[SHM_MAPPINGS];
+  size_t mapped_bytes[SHM_MAPPINGS];
   uint64_t open; /* tickets in use */
   uint64_t started;
 };
@@ -110,7 +116,7 @@ static inline shm_slot *shm_slot_of(const shm_group *g, uint64_t number) {
 
 /* world */
 bool shm_failed(const mal_world *w); /* the text stands */
-/* The first to fail says why; returns MAL_FAULT with the text that stands, its own or the first's. */
+/* The first to fail says why (MAL_FAULT); returns the status and the text that stand, its own or the first's. */
 mal_status shm_fail(mal_comm *c, mal_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
 mal_status shm_failure(const mal_world *w, mal_error *e);
 bool shm_lock(mal_world *w, _Atomic uint32_t *lock); /* false: the world failed */

@@ -36,7 +36,9 @@ static void ring_all(mal_world *w) {
   }
 }
 
-mal_status shm_failure(const mal_world *w, mal_error *e) { return mal_fail(e, MAL_FAULT, "%s", w->shared->text); }
+mal_status shm_failure(const mal_world *w, mal_error *e) {
+  return mal_fail(e, (mal_status)w->shared->status, "%s", w->shared->text);
+}
 
 mal_status shm_fail(mal_comm *c, mal_error *e, const char *format, ...) {
   char text[SHM_TEXT];
@@ -44,13 +46,13 @@ mal_status shm_fail(mal_comm *c, mal_error *e, const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  mal_comm_shm.abort(c->world, c->rank, text);
+  mal_comm_shm.abort(c->world, c->rank, MAL_FAULT, text);
   while (!shm_failed(c->world)) sched_yield();
   return shm_failure(c->world, e);
 }
 
 /* Only copies and system calls: a signal's handler may come here. */
-static void shm_abort(mal_world *w, int32_t rank, const char *why) {
+static void shm_abort(mal_world *w, int32_t rank, mal_status status, const char *why) {
   uint32_t none = 0;
   (void)rank;
   if (!atomic_compare_exchange_strong(&w->shared->failed, &none, 1)) return;
@@ -58,6 +60,7 @@ static void shm_abort(mal_world *w, int32_t rank, const char *why) {
   if (n >= SHM_TEXT) n = SHM_TEXT - 1;
   memcpy(w->shared->text, why, n);
   w->shared->text[n] = '\0';
+  w->shared->status = (int32_t)status;
   atomic_store(&w->shared->failed, 2);
   ring_all(w);
 }
@@ -90,6 +93,31 @@ void shm_sleep(mal_world *w, int32_t rank, uint32_t bell, uint64_t until_ns) {
           FUTEX_BITSET_MATCH_ANY);
 }
 
+/* --- memory of processes: one mapping for all, at the same place in each ------------------------------------------------- */
+
+static size_t whole_pages(int64_t bytes) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  return ((size_t)bytes + page - 1) / page * page;
+}
+
+static size_t rank_memory(const mal_world *w) { return whole_pages(w->options.memory_bytes); }
+static size_t all_memory(const mal_world *w) { return rank_memory(w) * (size_t)w->options.ranks; }
+
+static mal_status share_memory(mal_world *w, mal_error *e) {
+  if (w->options.memory_bytes <= 0) return MAL_OK;
+  void *at = mmap(NULL, all_memory(w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) {
+    int why = errno;
+    munmap(w->shared, w->bytes);
+    w->shared = NULL;
+    return mal_fail(e, MAL_FAULT, _("No room for the memory of %d ranks (%zu bytes): %s."), w->options.ranks,
+                    all_memory(w), strerror(why));
+  }
+  madvise(at, all_memory(w), MADV_HUGEPAGE);
+  w->memory = at;
+  return MAL_OK;
+}
+
 /* --- opening ----------------------------------------------------------------------------------------------------------- */
 
 static mal_status shm_open_world(mal_arena *a, const mal_comm_options *o, mal_world **world, mal_error *e) {
@@ -107,13 +135,46 @@ static mal_status shm_open_world(mal_arena *a, const mal_comm_options *o, mal_wo
   w->shared->used = (fixed + 63) / 64 * 64;
   for (int32_t i = 0; i < o->ranks; i++) w->ends[i] = (mal_comm){.world = w, .rank = i};
   *world = w;
-  return MAL_OK;
+  return o->processes ? share_memory(w, e) : MAL_OK;
 }
 
 static void shm_close(mal_world *w) {
   if (!w || !w->shared) return;
+  for (int32_t i = 0; i < w->options.ranks; i++)
+    for (int32_t k = 0; k < w->ends[i].mappings; k++) munmap(w->ends[i].mapped[k], w->ends[i].mapped_bytes[k]);
+  if (w->memory) munmap(w->memory, all_memory(w));
   munmap(w->shared, w->bytes);
   w->shared = NULL;
+}
+
+/* --- operands ------------------------------------------------------------------------------------------------------------ */
+
+static mal_status no_memory(const mal_comm *c, int64_t bytes, mal_error *e) {
+  return mal_fail(e, MAL_FAULT, _("rank %d cannot have its %lld bytes: %s"), c->rank, (long long)bytes,
+                  strerror(errno));
+}
+
+/* A thread maps its own, for only what is not shared gets huge pages on common settings (shmem_enabled=never). */
+static mal_status shm_memory(mal_comm *c, int64_t bytes, void **at, mal_error *e) {
+  *at = NULL;
+  if (c->world->memory) {
+    int64_t room = c->world->options.memory_bytes - c->taken;
+    errno = ENOMEM;
+    if (bytes > room) return no_memory(c, bytes, e);
+    *at = c->world->memory + (int64_t)rank_memory(c->world) * c->rank + c->taken;
+    c->taken += (int64_t)whole_pages(bytes);
+    return MAL_OK;
+  }
+  errno = ENOMEM;
+  void *mapping = c->mappings < SHM_MAPPINGS
+                      ? mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                      : MAP_FAILED;
+  if (mapping == MAP_FAILED) return no_memory(c, bytes, e);
+  madvise(mapping, (size_t)bytes, MADV_HUGEPAGE);
+  c->mapped[c->mappings] = mapping;
+  c->mapped_bytes[c->mappings++] = (size_t)bytes;
+  *at = mapping;
+  return MAL_OK;
 }
 
 static mal_comm *shm_end_of(mal_world *w, int32_t rank) {
@@ -278,6 +339,7 @@ const mal_comm_backend mal_comm_shm = {
     .open = shm_open_world,
     .close = shm_close,
     .end = shm_end_of,
+    .memory = shm_memory,
     .group = shm_register,
     .start = shm_start,
     .send = shm_send,
