@@ -4,7 +4,9 @@
 #include "price/risk.h"
 #include "test.h"
 #include <math.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct priced {
   mal_arena a;
@@ -392,6 +394,33 @@ static void test_speed(void **state) {
   mal_arena_free(&p.a);
 }
 
+/* Ranks that are threads take turns on the cores: time = max(critical path, all work / cores). */
+static double on_cores(const char *layout, int ranks, int cores) {
+  char path[] = "/tmp/malha-cores-XXXXXX.yaml", text[160];
+  int file = mkstemps(path, 5);
+  assert_true(file >= 0);
+  int n = snprintf(text, sizeof text,
+                   "name: cores\nnodes: 1\ngpus_per_node: %d\nnode:\n  base: computer\n  cpu_cores: %d\ngpu:\n"
+                   "  base: cpu\n",
+                   ranks, cores);
+  assert_true(write(file, text, (size_t)n) == n);
+  close(file);
+  mal_estimate e = quick("layers=8,hidden=256,heads=4,vocab=4096,positions=512", path, "malha", layout,
+                         "precision=fp32,seq=128,global-batch=16");
+  unlink(path);
+  return e.step_s;
+}
+
+static void test_ranks_share_cores(void **state) {
+  (void)state;
+  double apart = on_cores("micro-batch=1", 8, 8), shared = on_cores("micro-batch=1", 8, 2);
+  if (fabs(shared / apart - 4) > 0.01) fail_msg("eight equal ranks on two cores: %g times as long", shared / apart);
+  assert_true(on_cores("micro-batch=1", 8, 64) == apart);
+  /* the bubble of a pipeline is filled by others: twice the ranks on a core is less than twice the time */
+  double pipe = on_cores("pp=4,micro-batch=1", 4, 4), half = on_cores("pp=4,micro-batch=1", 4, 2);
+  assert_true(half > pipe && half < 1.95 * pipe);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_embedding_and_head),
@@ -402,6 +431,7 @@ int main(void) {
       cmocka_unit_test(test_memory_is_whole),
       cmocka_unit_test(test_layer_times),
       cmocka_unit_test(test_iteration_times),
+      cmocka_unit_test(test_ranks_share_cores),
       cmocka_unit_test(test_target),
       cmocka_unit_test(test_upkeep),
       cmocka_unit_test(test_precision_and_adapters),

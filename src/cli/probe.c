@@ -116,7 +116,7 @@ static mal_status measure(mal_arena *a, const options *o, int n, mal_page *page,
     return mal_fail(e, MAL_BAD, _("--measure measures this computer; it goes with -o and --json only."));
   mal_status s = mal_measure(a, ".", &m, e);
   if (s == MAL_OK && o->output) {
-    const char *yaml = mal_measured_machine(a, &m);
+    const char *yaml = mal_measured_machine(a, &m, m.cores);
     s = mal_file_write(o->output, yaml, strlen(yaml), e);
   }
   if (s != MAL_OK || (o->output && strcmp(o->output, "-") == 0)) return s;

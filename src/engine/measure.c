@@ -282,11 +282,11 @@ mal_status mal_measure(mal_arena *a, const char *folder, mal_measured *m, mal_er
   return status;
 }
 
-char *mal_measured_machine(mal_arena *a, const mal_measured *m) {
+char *mal_measured_machine(mal_arena *a, const mal_measured *m, int64_t ranks) {
   mal_writing w = {.arena = a};
   const char *source = "malha probe --measure";
   mal_write(&w, "# Measured by malha probe --measure: one rank a core, all cores at once.\n");
-  mal_write(&w, "name: here\nnodes: 1\ngpus_per_node: %lld\nnode:\n  base: computer\n", (long long)m->cores);
+  mal_write(&w, "name: here\nnodes: 1\ngpus_per_node: %lld\nnode:\n  base: computer\n", (long long)ranks);
   mal_write(&w, "  cpu_cores: {value: %lld, source: \"%s\"}\n", (long long)m->cores, source);
   mal_write(&w, "  ram_bytes: {value: %lld, source: \"%s\"}\n", (long long)m->memory_bytes, source);
   mal_write(&w, "  ram_bytes_per_s: {value: %.4g, source: \"%s\"}\n", m->memory_bytes_per_s * (double)m->cores, source);
@@ -296,7 +296,7 @@ char *mal_measured_machine(mal_arena *a, const mal_measured *m) {
   const char *const types[] = {"fp32", "bf16", "fp16"};
   for (int t = 0; t < 3; t++)
     mal_write(&w, "  %s_flops: {value: %.4g, source: \"%s\"}\n", types[t], m->flops_per_s, source);
-  mal_write(&w, "  memory_bytes: {value: %lld, source: \"%s\"}\n", (long long)(m->memory_bytes / m->cores), source);
+  mal_write(&w, "  memory_bytes: {value: %lld, source: \"%s\"}\n", (long long)(m->memory_bytes / ranks), source);
   mal_write(&w, "  memory_bytes_per_s: {value: %.4g, source: \"%s\"}\n", m->memory_bytes_per_s, source);
   if (m->copy_bytes_per_s > 0)
     mal_write(&w, "  pcie_bytes_per_s: {value: %.4g, source: \"%s\"}\n", m->copy_bytes_per_s, source);

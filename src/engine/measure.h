@@ -32,6 +32,6 @@ typedef struct mal_measured {
 
 /* folder: where the disk is measured (a file there is written, read and removed). Takes a few seconds. */
 mal_status mal_measure(mal_arena *a, const char *folder, mal_measured *m, mal_error *e);
-/* A machine file: the catalogue's cpu and computer with what was measured. */
-char *mal_measured_machine(mal_arena *a, const mal_measured *m);
+/* A machine file for so many ranks: the catalogue's cpu and computer with what was measured. */
+char *mal_measured_machine(mal_arena *a, const mal_measured *m, int64_t ranks);
 #endif

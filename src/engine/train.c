@@ -183,8 +183,12 @@ static double median(double *times, int64_t n) {
   return n ? times[n / 2] : 0;
 }
 
+typedef struct measured_times { /* [step] */
+  double *step, *rank_cpu, *all_cpu;
+} measured_times;
+
 /* Of the last step, and of all steps' times. */
-static void sum_up(const member *m, int64_t steps, double *times, double *cpu_times, mal_train_summary *s) {
+static void sum_up(const member *m, int64_t steps, const measured_times *t, mal_train_summary *s) {
   const mal_program *p = m->crew->q->program;
   const mal_layout *l = &p->plan->layout;
   s->steps = steps;
@@ -203,8 +207,8 @@ static void sum_up(const member *m, int64_t steps, double *times, double *cpu_ti
     for (int k = 0; k <= MAL_AXES; k++) s->sent[k] += r->sent[k];
   }
   for (int i = 0; i <= MAL_AXES && steps; i++) s->sent[i] /= (double)steps;
-  s->step_s = median(times, steps);
-  s->rank_cpu_s = median(cpu_times, steps);
+  s->step_s = median(t->step, steps);
+  s->rank_cpu_s = median(t->rank_cpu, steps), s->all_cpu_s = median(t->all_cpu, steps);
   s->tokens_per_s = s->step_s > 0 ? (double)(p->plan->job.global_batch * p->plan->job.seq) / s->step_s : 0;
 }
 
@@ -233,10 +237,14 @@ static double gathered_loss(const member *m) {
   return loss;
 }
 
-static double most_cpu_s(const member *m) {
-  double most = 0;
-  for (int32_t i = 0; i < m->orders.ranks; i++) most = fmax(most, m->orders.reports[i].cpu_s);
-  return most;
+static void note_times(const member *m, int64_t k, double step_s, const measured_times *t) {
+  t->step[k] = step_s;
+  t->rank_cpu[k] = t->all_cpu[k] = 0;
+  for (int32_t i = 0; i < m->orders.ranks; i++) {
+    double cpu_s = m->orders.reports[i].cpu_s;
+    t->rank_cpu[k] = fmax(t->rank_cpu[k], cpu_s);
+    t->all_cpu[k] += cpu_s;
+  }
 }
 
 static mal_status one_step(member *m, int64_t step, mal_train_step *now, mal_error *e) {
@@ -299,15 +307,15 @@ static bool is_due(int64_t every, int64_t step, bool last) { return last || (eve
 
 static mal_status lead(member *m, mal_train_summary *s, mal_error *e) {
   const mal_train_request *q = m->crew->q;
-  double *times = MAL_ARRAY(&m->arena, double, 2 * (q->steps - q->first_step + 1)),
-         *cpu_times = times + (q->steps - q->first_step + 1);
+  int64_t most = q->steps - q->first_step + 1;
+  double *times = MAL_ARRAY(&m->arena, double, 3 * most);
+  measured_times all = {times, times + most, times + 2 * most};
   mal_status status = MAL_OK;
   int64_t step = q->first_step, done = 0;
   for (bool stop = false; step < q->steps && !stop && !status;) {
     mal_train_step now;
     if ((status = one_step(m, step, &now, e)) != MAL_OK) break;
-    times[done] = now.step_s;
-    cpu_times[done++] = most_cpu_s(m);
+    note_times(m, done++, now.step_s, &all);
     s->loss = now.loss;
     step++;
     if (q->hooks.step) q->hooks.step(q->hooks.context, &now, &stop);
@@ -319,7 +327,7 @@ static mal_status lead(member *m, mal_train_summary *s, mal_error *e) {
   *m->orders.order = (mal_order){.kind = MAL_ORDER_LEAVE};
   status = together(m, e);
   if (status) return status;
-  sum_up(m, done, times, cpu_times, s);
+  sum_up(m, done, &all, s);
   return leave(m, e);
 }
 

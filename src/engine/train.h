@@ -69,7 +69,7 @@ typedef struct mal_train_summary {
   int64_t resident_bytes;                     /* of the process at its most; of processes: at the end, together */
   double planned_sent[MAL_AXES + 1], sent[MAL_AXES + 1]; /* by axis as count.c has it, last: between stages */
   double step_s;                                         /* median of the steps after the first */
-  double rank_cpu_s;                                     /* of it: of the rank that computed most, its time on a core */
+  double rank_cpu_s, all_cpu_s; /* of it: on a core; of the rank that had it longest, of all together (medians) */
   double tokens_per_s;
 } mal_train_summary;
 

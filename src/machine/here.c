@@ -1,5 +1,6 @@
 /* The computer it runs on, its cores as ranks. */
 #include "machine/here.h"
+#include <string.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -25,4 +26,10 @@ void mal_here_describe(mal_arena *a, mal_machine *m, int64_t ranks) {
   told(a, &m->node->cpu_cores, (double)mal_here_cores());
   told(a, &m->node->ram_bytes, bytes);
   told(a, &m->gpu->memory_bytes, bytes / (double)ranks);
+}
+
+double mal_machine_ranks_per_core(const mal_machine *m) {
+  const char *architecture = m->gpu->architecture;
+  double ranks = (double)m->gpus_per_node, cores = m->node->cpu_cores.value;
+  return architecture && !strcmp(architecture, "cpu") && cores > 0 && ranks > cores ? ranks / cores : 1;
 }

@@ -58,7 +58,7 @@ typedef struct mal_gpu {
 } mal_gpu;
 
 /* Of a GPU l2_bytes and nvlink_links, of a node sockets and cores are facts that malha machines shows: nothing is priced
- * from them. */
+ * from them, but cores where ranks are their threads. */
 typedef struct mal_node {
   char *name, *title, *gpu; /* gpu: catalogue name of its GPU */
   int64_t gpus;
@@ -95,6 +95,8 @@ typedef struct mal_machine {
 } mal_machine;
 
 static inline int64_t mal_machine_gpus(const mal_machine *m) { return m->nodes * m->gpus_per_node; }
+/* Where a rank is a thread of a processor (architecture cpu): how many ranks take turns on a core, at least 1. On GPUs 1. */
+double mal_machine_ranks_per_core(const mal_machine *m);
 
 /* spec: "8xh100-sxm", "16x8xh100-sxm", "8xa100-80-sxm", "4xrtx4090", a node's name ("dgx-h100", "4xdgx-h100"), a YAML file, "here" or "8xhere" (this computer: here.h).
  * GPU names have aliases ("h100-sxm" = "h100-80-sxm"). When a GPU rather than a node is named, its default node is taken

@@ -298,6 +298,22 @@ static void end_of_step(composer *c, mal_timeline *t, mal_step_time *out) {
     out->time_s[i] += c->ends[out->busiest].sync_cause_s[i] + c->ends[out->busiest].optimizer_cause_s[i];
 }
 
+/* Ranks that take turns on cores: no step is shorter than what all of them compute, over the cores. What a rank does itself takes as
+ * much longer as its core is lent to others; waiting for other stages is filled by them. */
+static void share_cores(const composer *c, mal_step_time *out) {
+  const mal_plan *plan = c->p->plan;
+  double turns = mal_machine_ranks_per_core(&plan->machine), work = 0, told = 0;
+  if (turns <= 1) return;
+  for (int64_t s = 0; s < c->r.pp; s++) work += stage_work(c, s) + c->ends[s].sync_s + c->ends[s].optimizer_s;
+  double step_s = work / (double)c->r.pp * turns;
+  if (step_s <= out->step_s) return;
+  for (int i = 0; i < MAL_TIME_CAUSES; i++)
+    if (i != MAL_TIME_BUBBLE) told += out->time_s[i];
+  out->time_s[MAL_TIME_BUBBLE] = 0;
+  for (int i = 0; i < MAL_TIME_CAUSES && told > 0; i++) out->time_s[i] *= step_s / told;
+  out->step_s = step_s;
+}
+
 /* Share of step time lost per doubling of nodes that work in step: stragglers and congestion. Data-parallel ranks wait for the
  * slowest of all, whereas the noise of a pipeline's stages averages over its micro-batches: the nodes of one stage count. */
 double mal_jitter_share(const mal_machine *machine, int64_t pp) {
@@ -355,6 +371,7 @@ mal_status mal_compose(mal_arena *a, const mal_program *p, mal_timeline *t, mal_
   double told = 0;
   for (int i = 0; i < MAL_TIME_CAUSES; i++) told += out->time_s[i];
   out->time_s[MAL_TIME_BUBBLE] = fmax(0, out->step_s - told); /* waiting for other stages */
+  share_cores(&c, out);
   add_jitter(p->plan, out);
   return MAL_OK;
 }

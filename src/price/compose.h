@@ -3,6 +3,7 @@
  * Pipeline: the max-plus recurrence of the stages' orders, each computation starting when the stage is free and its input has
  * arrived; O(pp · chunks · micro-batches). Uneven stages, embedding and head bind where they lie; nothing is averaged.
  * ZeRO-3: a unit's gather runs beside the unit before it, its reduction beside the unit after it.
+ * Ranks that are threads take turns where they outnumber the cores: time = max(critical path, Σ work / cores).
  * Gradient reduction runs beside the backward pass of the last micro-batch, parameters are gathered beside the first forward
  * pass; of what could hide, the profile's dp_exposed stays visible, and so does the last bucket. */
 #ifndef MAL_PRICE_COMPOSE_H

@@ -63,9 +63,10 @@ void mal_report_training_end(mal_page *p, const mal_training *t, const mal_train
   put_row(&table, _("FLOPs"), mal_show_count(s->planned_flops), mal_show_count(s->flops),
           verdict(s->planned_flops, s->flops));
   put_row(&table, _("time"), mal_show_time(t->estimate->step_s), mal_show_time(s->step_s),
-          mal_layout_world(&t->plan->layout) > t->cores
-              ? _("more ranks than cores: they take turns")
-              : mal_print(p->arena, "%+.0f %%", 100 * (s->step_s / t->estimate->step_s - 1)));
+          mal_print(p->arena,
+                    mal_layout_world(&t->plan->layout) > t->cores ? _("%+.0f %%; ranks take turns on the cores")
+                                                                  : "%+.0f %%",
+                    100 * (s->step_s / t->estimate->step_s - 1)));
   mal_table_put(&table, p);
   mal_page_put(p, "\n");
   if (isfinite(s->evaluation_loss))
@@ -151,6 +152,7 @@ json_t *mal_training_end_json(const mal_training *t, const mal_train_summary *s)
   put(o, "tokens_per_s", real(s->tokens_per_s));
   put(o, "resident_bytes", json_integer(s->resident_bytes));
   put(o, "rank_cpu_s", real(s->rank_cpu_s));
+  put(o, "all_cpu_s", real(s->all_cpu_s));
   put(o, "planned", side((double)s->planned_memory_bytes, s->planned_sent, s->planned_flops, t->estimate->step_s));
   put(o, "measured", side((double)s->memory_bytes, s->sent, s->flops, s->step_s));
   return o;
