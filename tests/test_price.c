@@ -400,7 +400,8 @@ static double on_cores(const char *layout, int ranks, int cores) {
   int file = mkstemps(path, 5);
   assert_true(file >= 0);
   int n = snprintf(text, sizeof text,
-                   "name: cores\nnodes: 1\ngpus_per_node: %d\nnode:\n  base: computer\n  cpu_cores: %d\ngpu:\n"
+                   "name: cores\nnodes: 1\ngpus_per_node: %d\nnode:\n  base: computer\n  cpu_cores: {value: %d, "
+                   "source: test}\ngpu:\n"
                    "  base: cpu\n",
                    ranks, cores);
   assert_true(write(file, text, (size_t)n) == n);
