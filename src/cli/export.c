@@ -11,6 +11,8 @@ const mal_option mal_export_options[] = {
     {"for", 0, MAL_OPT_TEXT, AT(target), "TARGET", NULL, NULL, N_("whom the files are for; several with commas")},
     {"output", 'o', MAL_OPT_TEXT, AT(output), "DIR", NULL, NULL,
      N_("write the files into this folder; without it the first goes to standard output")},
+    {"hosts", 0, MAL_OPT_TEXT, AT(hosts), "NAMES", NULL, NULL,
+     N_("names of the nodes, with commas between (default: node1, node2, ...)")},
 };
 const int mal_export_option_count = sizeof mal_export_options / sizeof *mal_export_options;
 
@@ -41,6 +43,7 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
   if (s == MAL_OK) s = mal_answer_find(a, answer, false, e);
   if (s != MAL_OK) return s;
   *x = (mal_export){.a = a, .plan = &answer->plan, .program = &answer->program, .estimate = &answer->estimate};
+  x->hosts = in->hosts;
   x->command = mal_report_command(a, argc, argv);
   s = mal_export_make(x, in->target, e);
   if (s == MAL_OK && in->output) s = write_all(x, in->output, e);

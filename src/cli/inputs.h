@@ -16,7 +16,7 @@ typedef struct mal_run_flags { /* of train; 0: not given */
 typedef struct mal_inputs {
   const char *model, *on, *layout_text, *offload, *profile, *job_file, *from;
   const char *output, *trace; /* of the verbs */
-  const char *target;         /* of export: --for */
+  const char *target, *hosts; /* of export: --for */
   const char *fix, *against;  /* of the search */
   int objective;
   int64_t best, threads;

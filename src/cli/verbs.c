@@ -93,6 +93,8 @@ static const char *const plan_examples[] = {
 static const char *const export_examples[] = {
     N_("A plan as a script that starts Megatron-LM"),
     "malha export --from plan.json --for megatron -o run",
+    N_("The same for Slurm, with NCCL's environment and a test of every group"),
+    "malha export --from plan.json --for megatron,slurm,nccl-tests -o run",
     N_("Without a plan file: the script on standard output"),
     "malha export llama-3-8b --on 8xh100-sxm --layout tp=2,micro-batch=1 --for megatron",
     NULL,
@@ -315,7 +317,8 @@ const mal_verb mal_verbs[] = {
      N_("[MODEL] --for TARGET [OPTION...]"),
      N_("Writes the files that make others do what the plan says: scripts and settings of frameworks. The numbers of "
         "the plan are those of its profile; the files say what they were priced for.\n\n"
-        "Targets: megatron (Megatron-LM with torchrun).\n\n"
+        "Targets: megatron (Megatron-LM with torchrun), torchrun (a program of your own), slurm (a batch script), nccl "
+        "(environment), nccl-tests (every group of the plan, with the busbw to expect), mpi (host and rank file).\n\n"
         "What a target cannot express of the plan is said, in the answer and in the file. Settings that malha import "
         "kept with the plan are there again. Names and paths are quoted; nothing that a plan holds is run.\n\n"
         "Exit status: 0 done; 1 written, but something of the plan is missing; 2 bad usage or input; 3 a fault."),

@@ -6,6 +6,11 @@
 
 const mal_target mal_targets[] = {
     {"megatron", "Megatron-LM", MAL_MEGATRON_VERSION, "megatron", mal_export_megatron},
+    {"torchrun", "torchrun", "PyTorch 2.4 and later", NULL, mal_export_torchrun},
+    {"slurm", "Slurm", "22.05 and later", NULL, mal_export_slurm},
+    {"nccl", "NCCL", "2.30", NULL, mal_export_nccl},
+    {"nccl-tests", "nccl-tests", "2.19.6", NULL, mal_export_nccl_tests},
+    {"mpi", "Open MPI", "4.1", NULL, mal_export_mpi},
 };
 const int mal_target_count = sizeof mal_targets / sizeof *mal_targets;
 enum { TARGETS = sizeof mal_targets / sizeof *mal_targets };
@@ -82,13 +87,18 @@ void mal_export_array(mal_writing *w, const char *name, const mal_settings *s) {
   mal_write(w, ")\n");
 }
 
+const mal_target *mal_target_named(const char *name) {
+  for (int i = 0; i < TARGETS; i++)
+    if (strcmp(mal_targets[i].name, name) == 0) return &mal_targets[i];
+  return NULL;
+}
+
 static const mal_target *named(const char *name, mal_error *e) {
+  const mal_target *t = mal_target_named(name);
   const char *names[TARGETS];
   char near[128];
-  for (int i = 0; i < TARGETS; i++) {
-    names[i] = mal_targets[i].name;
-    if (strcmp(names[i], name) == 0) return &mal_targets[i];
-  }
+  if (t) return t;
+  for (int i = 0; i < TARGETS; i++) names[i] = mal_targets[i].name;
   mal_suggest(name, names, TARGETS, near, sizeof near);
   mal_fail(e, MAL_BAD,
            *near ? _("--for %.60s: no such target. Nearest: %s.")

@@ -18,6 +18,7 @@ typedef struct mal_export {
   const mal_program *program;
   const mal_estimate *estimate;
   const char *command; /* that wrote it; NULL: none */
+  const char *hosts;   /* names of the nodes, with commas between; NULL: node1, node2, ... */
   mal_launch_file files[MAL_LAUNCH_FILES];
   int count;
   mal_notes notes; /* what a target cannot express of the plan */
@@ -30,6 +31,7 @@ typedef struct mal_target {
 
 extern const mal_target mal_targets[];
 extern const int mal_target_count;
+const mal_target *mal_target_named(const char *name); /* NULL: none */
 
 /* names: targets with commas between. The first file is the one to look at. MAL_BAD: an unknown name, with the nearest. */
 mal_status mal_export_make(mal_export *x, const char *names, mal_error *e);
@@ -42,5 +44,11 @@ bool mal_export_keeps(const mal_export *x, const char *target, const char *key);
 /* An array of bash, NAME=( --key value ... ), an option a line. */
 void mal_export_array(mal_writing *w, const char *name, const mal_settings *s);
 
-mal_status mal_export_megatron(mal_export *x, mal_error *e);
+void mal_export_bind(mal_export *x); /* bind.sh */
+/* LAUNCH=( ... ) and BIND=( ... ): torchrun's options, and the wrapper that binds a rank where it lies beside the script. */
+void mal_export_torchrun_options(mal_export *x, mal_writing *w);
+
+typedef mal_status mal_exporter(mal_export *x, mal_error *e);
+mal_exporter mal_export_megatron, mal_export_torchrun, mal_export_slurm, mal_export_nccl, mal_export_nccl_tests,
+    mal_export_mpi;
 #endif

@@ -62,18 +62,8 @@ static void put_rest(mal_export *x, mal_writing *w) {
 }
 
 static void put_launch(mal_export *x, mal_writing *w) {
-  const mal_machine *m = &x->plan->machine;
-  mal_write(w, "\nLAUNCH=(\n  --nproc-per-node %lld\n", (ll)m->gpus_per_node);
-  if (m->nodes == 1)
-    mal_write(w, "  --standalone\n)\n");
-  else
-    mal_write(w,
-              "  --nnodes %lld\n"
-              "  --node-rank \"${NODE_RANK:-${SLURM_NODEID:?the number of this node, from 0}}\"\n"
-              "  --master-addr \"${MASTER_ADDR:?the name of node 0}\"\n"
-              "  --master-port \"${MASTER_PORT:-29500}\"\n)\n",
-              (ll)m->nodes);
-  mal_write(w, "\nexec torchrun \"${LAUNCH[@]}\" \"${MEGATRON:-.}/pretrain_gpt.py\" \\\n"
+  mal_export_torchrun_options(x, w);
+  mal_write(w, "\nexec torchrun \"${LAUNCH[@]}\" \"${BIND[@]}\" \"${MEGATRON:-.}/pretrain_gpt.py\" \\\n"
                "  \"${MODEL[@]}\" \"${SPLIT[@]}\" \"${KEPT[@]}\" \"${REST[@]}\" \"$@\"\n");
 }
 
@@ -101,7 +91,7 @@ mal_status mal_export_megatron(mal_export *x, mal_error *e) {
   put_rest(x, &body);
   put_launch(x, &body);
   mal_write(&w, "#!/usr/bin/env bash\n");
-  mal_export_head(x, &w, "#", &mal_targets[0], first);
+  mal_export_head(x, &w, "#", mal_target_named("megatron"), first);
   mal_write(&w,
             "# On each of %lld nodes: bash train-megatron.sh, with MEGATRON the folder of Megatron-LM.\nset -euo "
             "pipefail\n\n%s",

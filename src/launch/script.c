@@ -910,7 +910,7 @@ char *mal_script_literal(mal_arena *a, const char *text) {
 
 char *mal_script_word(mal_arena *a, const char *word) {
   static const char safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=,.:/+@%";
-  if (*word && strspn(word, safe) == strlen(word)) return mal_copy(a, word);
+  if (*word && *word != '=' && strspn(word, safe) == strlen(word)) return mal_copy(a, word);
   char *out = mal_alloc(a, 4 * strlen(word) + 3), *to = out;
   bool open = false; /* inside single quotes */
   for (const char *at = word; *at;) {
