@@ -87,6 +87,31 @@ grep -q "not expressed: schedule=zb-h1" "$dir/zb/train-megatron.sh" || fail "the
 run export llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1 --for megatron -o "$dir/fsdp"
 expect 1 "priced for"
 
+# --- files of keys: Python's own parsers read them, and they come back -------------------------------------------------------
+if python3 -c 'import yaml, tomllib' 2>/dev/null; then
+  run plan llama-3-8b --on 2x8xh100-sxm --layout zero=3,micro-batch=2,recompute=full --global-batch 64 -o "$dir/fsdp2.json"
+  run export --from "$dir/fsdp2.json" --for accelerate -o "$dir/keys"
+  expect 0 "elsewhere" "global-batch=64"
+  run export llama-3-8b --on 2x8xh100-sxm --layout zero=3,micro-batch=2 --profile torchtitan --for torchtitan -o "$dir/keys"
+  expect 0 "torchtitan.toml"
+  run export llama-3-8b --on 2x8xh100-sxm --layout zero=3,micro-batch=2 --profile deepspeed --offload optimizer:cpu --for deepspeed -o "$dir/keys"
+  expect 0 "deepspeed.json"
+  for line in "accelerate.yaml|num_processes|16" "torchtitan.toml|parallelism.data_parallel_shard_degree|16" \
+    "deepspeed.json|zero_optimization.offload_optimizer.device|\"cpu\""; do
+    file=${line%%|*} rest=${line#*|}
+    python3 tests/flatten.py "$dir/keys/$file" | grep -qF "${rest%%|*}	${rest#*|}" || fail "$file does not say $rest: $(cat "$dir/keys/$file")"
+  done
+  run import "$dir/keys/accelerate.yaml" --on 8xh100-sxm --model llama-3-8b --seq 8192 --layout micro-batch=2 --global-batch 64 --as-is
+  expect 0 "2 nodes" "64 = 2" "zero=3" "recompute=full" "fsdp2"
+  run import "$dir/keys/torchtitan.toml" --on 2x8xh100-sxm --as-is
+  expect 1 "llama-3-8b" "torchtitan"
+  run import "$dir/keys/deepspeed.json" --on 2x8xh100-sxm --as-is
+  expect 2 "Add --model"
+fi
+printf 'a: 1\n' >"$dir/other.yaml"
+run import "$dir/other.yaml" --on 8xh100-sxm
+expect 2 "no settings that are known"
+
 # --- usage ------------------------------------------------------------------------------------------------------------------
 run export --from "$dir/plan.json"
 expect 2 "--for megatron"

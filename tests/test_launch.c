@@ -1,8 +1,10 @@
 /* Settings of others: what bash makes of a script and what we make of it; every option that we write is one that Megatron-LM
  * has, with a value that it takes; what is written reads back as the same plan. */
 #include "core/file.h"
+#include "core/json.h"
 #include "launch/export.h"
 #include "launch/import.h"
+#include "launch/keyed.h"
 #include "launch/megatron.h"
 #include "launch/script.h"
 #include "test.h"
@@ -333,6 +335,242 @@ static void only_options_that_there_are(void **state) {
   mal_arena_free(&lists);
 }
 
+/* --- files of keys -------------------------------------------------------------------------------------------------------- */
+
+static const char *const documents[][2] = {
+    {"a.json",
+     "{\"a\": 1, \"b\": {\"c\": [1, \"x\", true], \"d.e\": null, \"f\": \"\\u00e9\\\\\"}, \"g\": {}, \"h\": -2.5e3}"},
+    {"a.yaml", "# c\na: 1\nb:\n  c: [1, x, true]\n  d.e: null\n  f: 'it''s'\n  g: \"q\\\"\"\nh: -2.5\ni: yes\nj: "
+               "'no'\nk:\nl: |\n  two\n  lines\n"
+               "m:\n- 1\n- - 2\n  - 3\n"},
+    {"b.yaml",
+     "compute_environment: LOCAL_MACHINE\nfsdp_config:\n  fsdp_version: 2\n  x: {y: 1, z: off}\ntpu_env: []\nn: ~\n"},
+    {"a.toml", "# c\na = 1\nb.c = [1, 2, # two\n  3]\n\"d.e\" = 'lit\\eral'\nf = \"q\\\"\\n\"\n[t]\nx = 1_000\ny = "
+               "-2.5e3\n[t.u]\nz = true\n"
+               "w = { p = 1, q.r = \"s\" }\n[v.\"k.l\"]\nm = []\n"},
+};
+
+static void readers_agree_with_python(void **state) {
+  (void)state;
+  if (system("python3 -c 'import yaml, tomllib' 2>/dev/null") != 0) skip();
+  mal_arena a;
+  mal_arena_init(&a);
+  char folder[] = "/tmp/malha-launch-XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
+    mal_error e;
+    mal_syntax syntax;
+    mal_settings s = {.arena = &a};
+    mal_writing ours = {.arena = &a};
+    const char *path = mal_print(&a, "%s/%s", folder, documents[i][0]), *text = documents[i][1];
+    assert_true(mal_config_syntax(path, &syntax));
+    assert_ok(mal_file_write(path, text, strlen(text), &e), e);
+    assert_ok(mal_config_read(&a, path, text, strlen(text), syntax, &s, &e), e);
+    for (int k = 0; k < s.count; k++) mal_write(&ours, "%s\t%s\n", s.all[k].key, mal_config_json(&a, &s.all[k]));
+    FILE *p = popen(mal_print(&a, "python3 %s/tests/flatten.py %s", MALHA_SOURCE, path), "r");
+    assert_non_null(p);
+    char theirs[4096];
+    size_t n = fread(theirs, 1, sizeof theirs - 1, p);
+    theirs[n] = '\0';
+    pclose(p);
+    unlink(path);
+    assert_string_equal(ours.text, theirs);
+  }
+  rmdir(folder);
+  mal_arena_free(&a);
+}
+
+static void bad_files(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *text, *where;
+  } bad[] = {
+      {"x.yaml", "a: 1\nb: &x [1]\nc: *x\n", "x.yaml:3"},
+      {"x.yaml", "a: [1, 2\nb: 3\n", "x.yaml:"},
+      {"x.yaml", "a: 1\na: 2\n", "x.yaml:2"},
+      {"x.yaml", "- 1\n- 2\n", "mapping"},
+      {"x.toml", "a = 1\nb = \n", "x.toml:2"},
+      {"x.toml", "a = 'open\n", "x.toml:1"},
+      {"x.toml", "[[a]]\nb = 1\n", "lists of tables"},
+      {"x.toml", "a = 1 2\n", "x.toml:1"},
+      {"x.toml", "a = 1\na = 2\n", "x.toml:2"},
+      {"x.json", "{\"a\": 1,\n \"a\": 2}", "x.json"},
+      {"x.json", "[1]", "object"},
+  };
+  mal_arena a;
+  mal_arena_init(&a);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mal_settings s = {.arena = &a};
+    mal_syntax syntax;
+    mal_error e;
+    assert_true(mal_config_syntax(bad[i].file, &syntax));
+    if (mal_config_read(&a, bad[i].file, bad[i].text, strlen(bad[i].text), syntax, &s, &e) == MAL_OK)
+      fail_msg("taken: %s", bad[i].text);
+    assert_non_null(strstr(e.text, bad[i].where));
+  }
+  for (int i = 0; i < 3; i++) { /* a thousand levels */
+    static const char *const open[] = {"{\"a\":", "{a: ", "{a="}, *const files[] = {"x.json", "x.yaml", "x.toml"};
+    mal_writing w = {.arena = &a};
+    mal_settings s = {.arena = &a};
+    mal_syntax syntax;
+    mal_error e;
+    if (i == 2) mal_write(&w, "a = ");
+    for (int k = 0; k < 1000; k++) mal_write(&w, "%s", open[i]);
+    mal_write(&w, "1");
+    for (int k = 0; k < 1000; k++) mal_write(&w, "}");
+    mal_config_syntax(files[i], &syntax);
+    assert_fails(MAL_BAD, mal_config_read(&a, files[i], w.text, strlen(w.text), syntax, &s, &e), e, files[i]);
+  }
+  mal_arena_free(&a);
+}
+
+static const struct {
+  const mal_keyed *framework;
+  const char *profile, *list;
+} keyed[] = {
+    {&mal_deepspeed, "deepspeed", "deepspeed-0.19.6"},    {&mal_accelerate, "fsdp2", "accelerate-1.15"},
+    {&mal_accelerate, "deepspeed", "accelerate-1.15"},    {&mal_torchtitan, "torchtitan-eager", "torchtitan-v0.2.2"},
+    {&mal_torchtitan, "torchtitan", "torchtitan-v0.2.2"},
+};
+
+static bool random_keyed(mal_arena *a, const char *profile, mal_plan *p) {
+  static const char *const models[] = {"llama-3-8b", "llama-3-70b", "qwen3-8b", "qwen3-30b-a3b"};
+  mal_job j;
+  mal_layout l;
+  mal_error e;
+  mal_job_default(&j);
+  mal_layout_default(&l);
+  l.tp = below(2) ? 1 : power(3), l.pp = below(3) ? 1 : power(2), l.cp = below(3) ? 1 : power(2);
+  l.vpp = below(3) ? 0 : (int64_t)below(3) + 1;
+  l.micro_batch = power(2), l.zero = (int)below(4), l.recompute = (int)below(3);
+  l.cp_kind = l.cp > 1 ? (int)below(3) : 0; /* means nothing without */
+  if (below(2)) l.offload_optimizer = l.offload_params = l.zero == 3 ? (int)below(3) : 0;
+  if (l.zero == 3 && !below(3)) l.hybrid = power(4);
+  j.precision = (int[]){MAL_P_BF16, MAL_P_BF16, MAL_P_FP16, MAL_P_FP8, MAL_P_FP32}[below(5)];
+  j.global_batch = INT64_C(128) << below(3);
+  if (below(2)) j.seq = 4096;
+  return mal_plan_make(a, models[below(4)], below(2) ? "4x8xh100-sxm" : "8xh100-sxm", profile, &j, &l, p, &e) ==
+             MAL_OK &&
+         p->layout.hybrid != p->layout.dp * p->layout.cp;
+}
+
+static bool names_it(const char *const *list, const char *name) {
+  for (; *list; list++)
+    if (strcmp(*list, name) == 0) return true;
+  return false;
+}
+
+/* What the program says is said to both. */
+static void say_elsewhere(const char *const *elsewhere, const mal_plan *p, mal_imported *in) {
+  for (int i = 0; i < mal_layout_option_count; i++)
+    if (names_it(elsewhere, mal_layout_options[i].name))
+      mal_option_copy(&mal_layout_options[i], &in->layout, &p->asked_layout);
+  for (int i = 0; i < mal_job_option_count; i++)
+    if (names_it(elsewhere, mal_job_options[i].name)) mal_option_copy(&mal_job_options[i], &in->job, &p->asked_job);
+  if (names_it(elsewhere, "global-batch")) in->job.accumulation = 0;
+}
+
+static int keyed_there_and_back(mal_arena *a, int which, const mal_plan *p, char *list) {
+  const mal_keyed *f = keyed[which].framework;
+  mal_settings s = {.arena = a};
+  mal_bridge b = {.a = a, .plan = p, .settings = &s, .target = f->title};
+  mal_imported in;
+  mal_plan back;
+  mal_error e;
+  f->write(&b);
+  for (int i = 0; i < s.count; i++) holds(a, list, keyed[which].list, &s.all[i]);
+  for (int i = 0; i < b.notes.count; i++)
+    if (strncmp(b.notes.all[i].text, "the model", 9) != 0) return 0;
+  const char *files[] = {f->file}, *texts[] = {mal_config_write(a, &s, f->syntax, "# head\n")};
+  size_t lengths[] = {strlen(texts[0])};
+  mal_import_ask ask = {.files = files, .n_files = 1, .on = p->machine_spec, .model = p->model_spec};
+  assert_ok(mal_import_texts(a, &ask, texts, lengths, &in, &e), e);
+  if (in.n_kept) fail_msg("%s is written and not read: %s", in.kept[0].key, texts[0]);
+  assert_string_equal(in.profile, keyed[which].profile);
+  say_elsewhere(f->elsewhere, p, &in);
+  say_elsewhere(b.elsewhere, p, &in);
+  if (mal_plan_make(a, in.model, in.machine, in.profile, &in.job, &in.layout, &back, &e) != MAL_OK)
+    fail_msg("%s\n%s", e.text, texts[0]);
+  same(mal_layout_options, mal_layout_option_count, &p->layout, &back.layout, mal_plan_layout(a, p), texts[0]);
+  same(mal_job_options, mal_job_option_count, &p->job, &back.job, mal_plan_layout(a, p), texts[0]);
+  return 1;
+}
+
+static void files_there_and_back(void **state) {
+  (void)state;
+  mal_arena a, lists;
+  mal_error e;
+  mal_arena_init(&a);
+  mal_arena_init(&lists);
+  for (size_t k = 0; k < sizeof keyed / sizeof *keyed; k++) {
+    char *list;
+    size_t length;
+    int plans = 0, same_again = 0;
+    assert_ok(mal_file_read(&lists, mal_print(&lists, MALHA_TEST_DATA "/options/%s.txt", keyed[k].list), 1 << 20, &list,
+                            &length, &e),
+              e);
+    for (int i = 0; i < 20000 && plans < 200; i++) {
+      mal_plan p;
+      mal_arena_reset(&a);
+      if (!random_keyed(&a, keyed[k].profile, &p)) continue;
+      plans++;
+      same_again += keyed_there_and_back(&a, (int)k, &p, list);
+    }
+    assert_int_equal(plans, 200);
+    assert_in_range(same_again, 20, 200);
+  }
+  mal_arena_free(&a);
+  mal_arena_free(&lists);
+}
+
+/* Settings as people have them: what no noun stands for is kept and written again, value for value. */
+static void kept_and_written_again(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"train_micro_batch_size_per_gpu\": \"auto\", \"gradient_accumulation_steps\": \"auto\", \"steps_per_print\": "
+      "2000,\n"
+      " \"gradient_clipping\": \"auto\", \"bf16\": {\"enabled\": true}, \"wall_clock_breakdown\": false,\n"
+      " \"zero_optimization\": {\"stage\": 3, \"overlap_comm\": true, \"sub_group_size\": 1e9,\n"
+      "  \"reduce_bucket_size\": \"auto\", \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}},\n"
+      " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\", \"betas\": [0.9, 0.95]}}, \"my key\": "
+      "\"8\"}";
+  mal_arena a;
+  mal_error e;
+  mal_imported in;
+  mal_plan p;
+  mal_program program;
+  mal_arena_init(&a);
+  const char *files[] = {"ds.json"}, *texts[] = {text};
+  size_t lengths[] = {strlen(text)};
+  mal_import_ask ask = {.files = files, .n_files = 1, .on = "8xh100-sxm", .model = "llama-3-8b"};
+  assert_ok(mal_import_texts(&a, &ask, texts, lengths, &in, &e), e);
+  in.layout.micro_batch = 1;
+  in.layout.recompute = MAL_RECOMPUTE_FULL;
+  assert_int_equal(in.layout.zero, 3);
+  assert_int_equal(in.layout.offload_optimizer, MAL_OFFLOAD_CPU);
+  assert_ok(mal_plan_make(&a, in.model, in.machine, in.profile, &in.job, &in.layout, &p, &e), e);
+  p.kept = in.kept;
+  p.n_kept = in.n_kept;
+  mal_estimate estimate = {0};
+  assert_ok(mal_lower(&a, &p, &program, &e), e);
+  mal_export x = {.a = &a, .plan = &p, .program = &program, .estimate = &estimate};
+  assert_ok(mal_export_make(&x, "deepspeed", &e), e);
+  mal_json before, after;
+  assert_ok(mal_json_parse(&a, "before", text, strlen(text), &before, &e), e);
+  assert_ok(mal_json_parse(&a, "after", x.files[0].text, strlen(x.files[0].text), &after, &e), e);
+  json_object_del(before.root, "train_micro_batch_size_per_gpu"); /* the plan's word for what was "auto" */
+  json_object_del(before.root, "gradient_accumulation_steps");
+  json_object_del(json_object_get(before.root, "optimizer"), "type"); /* the program's */
+  json_object_del(after.root, "train_micro_batch_size_per_gpu");
+  json_object_del(after.root, "gradient_accumulation_steps");
+  json_object_del(after.root, "train_batch_size");
+  if (!json_equal(before.root, after.root))
+    fail_msg("%s\n%s", mal_json_dump(&a, before.root), mal_json_dump(&a, after.root));
+  mal_json_free(&before);
+  mal_json_free(&after);
+  mal_arena_free(&a);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scripts_mean_what_bash_says),
@@ -340,6 +578,10 @@ int main(void) {
       cmocka_unit_test(bad_scripts),
       cmocka_unit_test(there_and_back),
       cmocka_unit_test(only_options_that_there_are),
+      cmocka_unit_test(readers_agree_with_python),
+      cmocka_unit_test(bad_files),
+      cmocka_unit_test(files_there_and_back),
+      cmocka_unit_test(kept_and_written_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

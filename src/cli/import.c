@@ -5,8 +5,8 @@
 #include <string.h>
 
 typedef struct options {
-  const char *on, *model, *output, *better, *fix;
-  int64_t threads;
+  const char *on, *model, *output, *better, *fix, *layout;
+  int64_t threads, seq, global_batch;
   double usd_per_gpu_hour;
   bool as_is, json, help;
 } options;
@@ -18,6 +18,11 @@ const mal_option mal_import_options[] = {
         "start")},
     {"model", 0, MAL_OPT_TEXT, AT(model), "MODEL", NULL, NULL,
      N_("what is trained, where the files do not say: a name, a config.json or a description")},
+    {"layout", 'l', MAL_OPT_TEXT, AT(layout), "KEYS", NULL, NULL,
+     N_("of the split what the files leave to the program: micro-batch=2,recompute=full")},
+    {"seq", 's', MAL_OPT_POSITIVE, AT(seq), "N", NULL, NULL, N_("tokens of one sequence, where the files do not say")},
+    {"global-batch", 'b', MAL_OPT_POSITIVE, AT(global_batch), "N", NULL, NULL,
+     N_("sequences of one step, where the files do not say")},
     {"output", 'o', MAL_OPT_TEXT, AT(output), "FILE", NULL, NULL,
      N_("write the settings as a plan that every verb takes")},
     {"better", 0, MAL_OPT_TEXT, AT(better), "FILE", NULL, NULL, N_("write the best plan")},
@@ -102,6 +107,10 @@ static mal_status run(mal_page *page, const options *o, const char **words, int 
   mal_status s = mal_import_read(a, &ask, read, e);
   if (s != MAL_OK) return s;
   *x = (mal_import_answer){.read = read, .command = command};
+  if (o->seq) read->job.seq = o->seq;
+  if (o->global_batch) read->job.global_batch = o->global_batch;
+  if (o->layout) s = mal_layout_parse(a, o->layout, &read->layout, e);
+  if (s != MAL_OK) return s;
   if (o->usd_per_gpu_hour >= 0) read->job.usd_per_gpu_hour = o->usd_per_gpu_hour;
   s = mal_plan_make(a, read->model, read->machine, read->profile, &read->job, &read->layout, &x->now.plan, e);
   if (s != MAL_OK) return mal_fail_in(e, "%s", ask.files[0]);

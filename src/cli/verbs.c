@@ -317,8 +317,11 @@ const mal_verb mal_verbs[] = {
      N_("[MODEL] --for TARGET [OPTION...]"),
      N_("Writes the files that make others do what the plan says: scripts and settings of frameworks. The numbers of "
         "the plan are those of its profile; the files say what they were priced for.\n\n"
-        "Targets: megatron (Megatron-LM with torchrun), torchrun (a program of your own), slurm (a batch script), nccl "
-        "(environment), nccl-tests (every group of the plan, with the busbw to expect), mpi (host and rank file).\n\n"
+        "Targets: megatron (Megatron-LM with torchrun), deepspeed (JSON), accelerate (YAML for FSDP or DeepSpeed), "
+        "torchtitan "
+        "(TOML), torchrun (a program of your own), slurm (a batch script), nccl (environment), nccl-tests (every group "
+        "of "
+        "the plan, with the busbw to expect), mpi (host and rank file).\n\n"
         "What a target cannot express of the plan is said, in the answer and in the file. Settings that malha import "
         "kept with the plan are there again. Names and paths are quoted; nothing that a plan holds is run.\n\n"
         "Exit status: 0 done; 1 written, but something of the plan is missing; 2 bad usage or input; 3 a fault."),
@@ -327,8 +330,10 @@ const mal_verb mal_verbs[] = {
      N_("settings that are in use, as a plan, and a better one"),
      N_("FILE... [NAME=VALUE...] --on MACHINE [OPTION...]"),
      N_("Reads settings that a team has: a shell script or command line of Megatron-LM with its variables and arrays, "
-        "#SBATCH lines, exported variables. Nothing is run: what only a running shell knows stays open and is named; "
-        "NAME=VALUE sets it.\n\n"
+        "#SBATCH lines, exported variables; files of DeepSpeed (JSON), Accelerate (YAML) and torchtitan (TOML), "
+        "several of "
+        "them together. Nothing is run: what only a running shell knows stays open and is named; NAME=VALUE sets "
+        "it.\n\n"
         "Says what the settings cost, what is wrong with the environment, and what is better: from the settings as "
         "they are to the best layout of all, change by change, each with its gain.\n\n"
         "The model is looked for among the built-in ones by its widths. Every option that no word of the plan stands "

@@ -6,6 +6,9 @@
 
 const mal_target mal_targets[] = {
     {"megatron", "Megatron-LM", MAL_MEGATRON_VERSION, "megatron", mal_export_megatron},
+    {"deepspeed", "DeepSpeed", "0.19.6", "deepspeed", mal_export_deepspeed},
+    {"accelerate", "Accelerate", "1.15", NULL, mal_export_accelerate},
+    {"torchtitan", "torchtitan", "0.2.2", "torchtitan", mal_export_torchtitan},
     {"torchrun", "torchrun", "PyTorch 2.4 and later", NULL, mal_export_torchrun},
     {"slurm", "Slurm", "22.05 and later", NULL, mal_export_slurm},
     {"nccl", "NCCL", "2.30", NULL, mal_export_nccl},
@@ -53,7 +56,9 @@ void mal_export_head(mal_export *x, mal_writing *w, const char *sign, const mal_
               one_line(a, mal_print(a, "%s (%s): %s on %s, %s, %s", t->title, t->version, p->model.name,
                                     p->machine.name, mal_plan_layout(a, p), p->arithmetic)));
   if (x->command) put_comment(w, sign, one_line(a, mal_print(a, "written by: %s", x->command)));
-  if (t->profile && strcmp(p->profile->name, t->profile) != 0)
+  size_t length = t->profile ? strlen(t->profile) : 0; /* with what comes after a dash: torchtitan-eager */
+  if (t->profile && (strncmp(p->profile->name, t->profile, length) != 0 ||
+                     (p->profile->name[length] && p->profile->name[length] != '-')))
     mal_note_add(a, &x->notes, NULL, 0, _("the plan was priced for %s: %s spends time and memory otherwise."),
                  p->profile->title, t->title);
   for (int i = first_note; i < x->notes.count; i++)

@@ -21,7 +21,8 @@ typedef struct mal_export {
   const char *hosts;   /* names of the nodes, with commas between; NULL: node1, node2, ... */
   mal_launch_file files[MAL_LAUNCH_FILES];
   int count;
-  mal_notes notes; /* what a target cannot express of the plan */
+  mal_notes notes;     /* what a target cannot express of the plan */
+  mal_notes elsewhere; /* what is not in the files because the program that reads them has it */
 } mal_export;
 
 typedef struct mal_target {
@@ -50,5 +51,5 @@ void mal_export_torchrun_options(mal_export *x, mal_writing *w);
 
 typedef mal_status mal_exporter(mal_export *x, mal_error *e);
 mal_exporter mal_export_megatron, mal_export_torchrun, mal_export_slurm, mal_export_nccl, mal_export_nccl_tests,
-    mal_export_mpi;
+    mal_export_mpi, mal_export_deepspeed, mal_export_accelerate, mal_export_torchtitan;
 #endif

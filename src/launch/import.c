@@ -1,5 +1,6 @@
 #include "launch/import.h"
 #include "core/file.h"
+#include "launch/keyed.h"
 #include "launch/megatron.h"
 #include "launch/script.h"
 #include <stdlib.h>
@@ -7,13 +8,19 @@
 
 typedef long long ll;
 
+typedef struct source { /* settings of one framework */
+  const char *file;
+  const mal_keyed *framework; /* NULL: Megatron-LM, options of a command */
+  mal_settings settings;
+} source;
+
 typedef struct reading {
   mal_arena *a;
   const mal_import_ask *ask;
   mal_imported *out;
   mal_error *e;
-  mal_settings megatron; /* options of the training command */
-  const char *file;      /* it was in */
+  source *sources;
+  int n_sources;
 } reading;
 
 static void keep(reading *r, const char *target, const mal_setting *s) {
@@ -27,14 +34,33 @@ static void keep(reading *r, const char *target, const mal_setting *s) {
   out->kept[out->n_kept++] = (mal_kept){target, s->key, s->values, s->n_values};
 }
 
-static void understood(reading *r, const char *file, const char *what, const mal_settings *s, const char *target) {
+static source *add_source(reading *r, const char *file, const mal_keyed *f) {
+  source *s = &r->sources[r->n_sources++];
+  *s = (source){file, f, {.arena = r->a}};
+  return s;
+}
+
+/* Values of files of keys are kept as JSON, so that "8" and 8 stay two things. */
+static const mal_setting *as_kept(reading *r, const mal_setting *s) {
+  mal_setting *copy = MAL_NEW(r->a, mal_setting);
+  const char **values = MAL_NEW(r->a, const char *);
+  *copy = *s;
+  *values = mal_config_json(r->a, s);
+  copy->values = values;
+  copy->n_values = 1;
+  return copy;
+}
+
+static void understood(reading *r, const source *from) {
   mal_imported *out = r->out;
-  mal_understood u = {.file = file, .what = what};
+  const mal_keyed *f = from->framework;
+  const mal_settings *s = &from->settings;
+  mal_understood u = {.file = from->file, .what = f ? f->title : "Megatron-LM"};
   for (int i = 0; i < s->count; i++) {
     u.options++;
     if (s->all[i].taken) continue;
     u.kept++;
-    keep(r, target, &s->all[i]);
+    keep(r, f ? f->name : "megatron", f ? as_kept(r, &s->all[i]) : &s->all[i]);
   }
   out->files = mal_grow(r->a, out->files, (size_t)out->n_files, (size_t)out->n_files + 1, sizeof *out->files);
   out->files[out->n_files++] = u;
@@ -98,13 +124,13 @@ static const mal_words *best_command(reading *r, const mal_script *script, const
 }
 
 /* Of what is not known, what stands in an option that is kept. */
-static void say_open(reading *r, const mal_script *script) {
+static void say_open(reading *r, const mal_script *script, const mal_settings *s) {
   for (int i = 0; i < script->open.count; i++) {
     const mal_note *n = &script->open.all[i];
     const char *mark = mal_print(r->a, "${LINE_%d}", n->line);
     bool used = false;
-    for (int k = 0; k < r->megatron.count; k++)
-      for (int v = 0; v < r->megatron.all[k].n_values; v++) used = used || strstr(r->megatron.all[k].values[v], mark);
+    for (int k = 0; k < s->count; k++)
+      for (int v = 0; v < s->all[k].n_values; v++) used = used || strstr(s->all[k].values[v], mark);
     if (used) mal_note_add(r->a, &r->out->notes, n->file, n->line, "%s", n->text);
   }
 }
@@ -136,11 +162,35 @@ static mal_status read_script(reading *r, const char *file, const char *text, si
   mal_words before = part(w, 0, at < 0 ? 0 : at), behind = part(w, at < 0 ? 0 : at, w->count);
   mal_script_options(&script, &before, &launcher);
   read_ranks(r, &launcher);
-  r->file = file;
-  r->megatron = (mal_settings){.arena = r->a};
-  mal_script_options(&script, &behind, &r->megatron);
-  say_open(r, &script);
+  source *own = add_source(r, file, NULL);
+  mal_script_options(&script, &behind, &own->settings);
+  say_open(r, &script, &own->settings);
   return MAL_OK;
+}
+
+/* --- files of keys ------------------------------------------------------------------------------------------------------- */
+
+static mal_status read_config(reading *r, const char *file, const char *text, size_t length, mal_syntax syntax) {
+  mal_settings s = {.arena = r->a};
+  int64_t nodes = 1, ranks = 0;
+  bool found, known;
+  mal_status status = mal_config_read(r->a, file, text, length, syntax, &s, r->e);
+  if (status != MAL_OK) return status;
+  const mal_keyed *f = mal_keyed_of(&s);
+  if (!f)
+    return mal_fail(r->e, MAL_BAD,
+                    _("%s: no settings that are known: DeepSpeed's, Accelerate's and torchtitan's files are read."),
+                    file);
+  source *own = add_source(r, file, f);
+  own->settings = s;
+  mal_bridge b = {.a = r->a, .settings = &s};
+  status = mal_key_number(&b, "num_machines", &nodes, &found, r->e);
+  if (status == MAL_OK) status = mal_key_number(&b, "num_processes", &ranks, &known, r->e);
+  if (status == MAL_OK && known && nodes > 0 && ranks > 0 && ranks % nodes == 0) {
+    r->out->nodes = nodes;
+    r->out->gpus = ranks / nodes;
+  }
+  return status;
 }
 
 /* --- the machine -------------------------------------------------------------------------------------------------------- */
@@ -173,21 +223,27 @@ static mal_status settle_machine(reading *r) {
   return MAL_OK;
 }
 
-static mal_status read_megatron(reading *r) {
+/* One after the other into one job and layout: what a later one says wins. */
+static mal_status read_sources(reading *r) {
   mal_imported *out = r->out;
-  mal_bridge b = {.a = r->a, .settings = &r->megatron, .nodes = out->nodes, .gpus = out->gpus};
+  mal_bridge b = {.a = r->a, .nodes = out->nodes, .gpus = out->gpus, .model = r->ask->model};
+  mal_status s = MAL_OK;
   mal_job_default(&b.job);
   mal_layout_default(&b.layout);
-  mal_status s = mal_megatron_read(&b, r->e);
-  if (s == MAL_OK) s = mal_megatron_read_model(&b, r->ask->model, r->e);
-  if (s != MAL_OK) return s;
+  for (int i = 0; i < r->n_sources && s == MAL_OK; i++) {
+    source *from = &r->sources[i];
+    b.settings = &from->settings;
+    b.target = from->framework ? from->framework->title : "Megatron-LM";
+    s = from->framework ? from->framework->read(&b, r->e) : mal_megatron_read(&b, r->e);
+    if (s == MAL_OK && !from->framework) s = mal_megatron_read_model(&b, r->ask->model, r->e);
+    if (s == MAL_OK) understood(r, from);
+  }
   out->job = b.job;
   out->layout = b.layout;
   out->profile = b.profile;
-  out->model = b.model;
+  out->model = r->ask->model ? r->ask->model : b.model;
   for (int i = 0; i < b.notes.count; i++) mal_note_add(r->a, &out->notes, NULL, 0, "%s", b.notes.all[i].text);
-  understood(r, r->file, "Megatron-LM", &r->megatron, "megatron");
-  return MAL_OK;
+  return s;
 }
 
 /* What our own scripts export for the framework is theirs to say again. */
@@ -203,20 +259,25 @@ static void read_environment(reading *r) {
 mal_status mal_import_texts(mal_arena *a, const mal_import_ask *ask, const char *const *texts, const size_t *lengths,
                             mal_imported *out, mal_error *e) {
   *out = (mal_imported){.environment = {.arena = a}};
-  reading r = {.a = a, .ask = ask, .out = out, .e = e, .megatron = {.arena = a}};
+  reading r = {.a = a, .ask = ask, .out = out, .e = e, .sources = MAL_ARRAY(a, source, ask->n_files + 1)};
   mal_job_default(&out->job);
   mal_layout_default(&out->layout);
   mal_status s = MAL_OK;
   for (int i = 0; i < ask->n_files && s == MAL_OK; i++) {
     if (!mal_utf8_valid(texts[i], lengths[i], NULL) || memchr(texts[i], 0, lengths[i]))
       s = mal_fail(e, MAL_BAD, _("%s: is not a text."), ask->files[i]);
-    if (s == MAL_OK) s = read_script(&r, ask->files[i], texts[i], lengths[i]);
+    mal_syntax syntax;
+    if (s == MAL_OK)
+      s = mal_config_syntax(ask->files[i], &syntax) ? read_config(&r, ask->files[i], texts[i], lengths[i], syntax)
+                                                    : read_script(&r, ask->files[i], texts[i], lengths[i]);
   }
-  if (s == MAL_OK && !r.file)
-    s = mal_fail(e, MAL_BAD,
-                 _("None of the files holds the settings of a framework: a command of Megatron-LM is wanted."));
+  if (s == MAL_OK && !r.n_sources)
+    s = mal_fail(
+        e, MAL_BAD,
+        _("None of the files holds the settings of a framework: a command of Megatron-LM, or a file of DeepSpeed, "
+          "Accelerate or torchtitan is wanted."));
   if (s == MAL_OK) s = settle_machine(&r);
-  if (s == MAL_OK) s = read_megatron(&r);
+  if (s == MAL_OK) s = read_sources(&r);
   if (s == MAL_OK && !out->model)
     s = mal_fail(e, MAL_BAD, _("Which model? The files do not say. Add --model (malha models lists what there is)."));
   if (s == MAL_OK) read_environment(&r);

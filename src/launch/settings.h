@@ -19,6 +19,7 @@ typedef struct mal_setting {
   const char *file;
   const char *why; /* written beside it; NULL: nothing */
   bool taken;      /* a reader understood it */
+  bool usual;      /* written where nothing else is known: what was kept takes its place */
 } mal_setting;
 
 /* Something to be said about settings, and where. */

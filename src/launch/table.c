@@ -41,6 +41,13 @@ void mal_noun_lost(mal_bridge *b, const char *noun, const char *why) {
   mal_note_add(b->a, &b->notes, NULL, 0, "%s=%s: %s", noun, value ? value : "", why);
 }
 
+void mal_noun_elsewhere(mal_bridge *b, const char *noun) {
+  enum { MOST = sizeof b->elsewhere / sizeof *b->elsewhere };
+  int n = 0;
+  while (n < MOST - 1 && b->elsewhere[n]) n++;
+  if (n < MOST - 1) b->elsewhere[n] = noun;
+}
+
 /* --- writing ---------------------------------------------------------------------------------------------------------- */
 
 static void put(mal_bridge *b, const mal_row *row, const char *theirs) {

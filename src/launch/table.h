@@ -30,15 +30,16 @@ struct mal_row {
 
 struct mal_bridge {
   mal_arena *a;
-  const char *target;     /* "Megatron-LM", for words */
-  const mal_plan *plan;   /* what is written */
-  mal_job job;            /* what is read */
-  mal_layout layout;      /* what is read */
-  int64_t nodes, gpus;    /* that the settings name, GPUs of a node; 0: they do not */
-  const char *model;      /* that the settings name or describe; NULL: they do not */
-  const char *profile;    /* of the framework that reads such settings */
-  mal_settings *settings; /* the target's */
-  mal_notes notes;        /* what the target, or the plan, cannot say */
+  const char *target;       /* "Megatron-LM", for words */
+  const mal_plan *plan;     /* what is written */
+  mal_job job;              /* what is read */
+  mal_layout layout;        /* what is read */
+  int64_t nodes, gpus;      /* that the settings name, GPUs of a node; 0: they do not */
+  const char *model;        /* that the settings name or describe; NULL: they do not */
+  const char *profile;      /* of the framework that reads such settings */
+  mal_settings *settings;   /* the target's */
+  const char *elsewhere[8]; /* nouns that the program has to say here, beside those it always says; NULL ends them */
+  mal_notes notes;          /* what the target, or the plan, cannot say */
 };
 
 void mal_rows_write(mal_bridge *b, const mal_row *rows, int count);
@@ -48,5 +49,6 @@ mal_status mal_rows_read(mal_bridge *b, const mal_row *rows, int count, mal_erro
 const char *mal_noun_value(mal_arena *a, const mal_plan *p, const char *noun);
 mal_status mal_noun_set(mal_bridge *b, const char *noun, const char *value, const mal_setting *from, mal_error *e);
 /* Says that the target cannot do what the plan says of this noun. */
+void mal_noun_elsewhere(mal_bridge *b, const char *noun);
 void mal_noun_lost(mal_bridge *b, const char *noun, const char *why);
 #endif

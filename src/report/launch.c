@@ -12,6 +12,8 @@ void mal_report_export(mal_page *p, const mal_export *x, const char *folder) {
                  mal_spaced(a, mal_plan_layout(a, x->plan)));
   for (int i = 0; i < x->count; i++) mal_page_field(p, LABEL, i ? "" : _("written"), "%s/%s", folder, x->files[i].name);
   for (int i = 0; i < x->notes.count; i++) mal_page_field(p, LABEL, i ? "" : _("missing"), "%s", x->notes.all[i].text);
+  for (int i = 0; i < x->elsewhere.count; i++)
+    mal_page_field(p, LABEL, i ? "" : _("elsewhere"), "%s", mal_spaced(a, x->elsewhere.all[i].text));
   if (x->command) mal_page_field(p, LABEL, _("again"), "%s", x->command);
 }
 
@@ -28,7 +30,10 @@ json_t *mal_report_export_json(const mal_export *x, const char *folder) {
   }
   for (int i = 0; i < x->notes.count; i++) json_array_append_new(notes, json_string(x->notes.all[i].text));
   json_object_set_new(root, "files", files);
+  json_t *elsewhere = json_array();
+  for (int i = 0; i < x->elsewhere.count; i++) json_array_append_new(elsewhere, json_string(x->elsewhere.all[i].text));
   json_object_set_new(root, "not_expressed", notes);
+  json_object_set_new(root, "elsewhere", elsewhere);
   json_object_set_new(root, "command", x->command ? json_string(x->command) : json_null());
   return root;
 }

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const char *const names[] = {"run.sh"};
+  static const char *const names[] = {"run.sh", "ds.json", "a.yaml", "t.toml"};
   if (size < 1) return 0;
   mal_arena a;
   mal_error e;
