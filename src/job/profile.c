@@ -2,6 +2,7 @@
 #include "core/catalog.h"
 #include "core/file.h"
 #include "machine/fields.h"
+#include <assert.h>
 
 #define OF mal_profile
 #define TEXT(member, need)                                                                                             \
@@ -17,6 +18,8 @@
 
 const char *const mal_attention_name[MAL_ATT_KERNELS + 1] = {"unfused", "flash1", "flash2", "cudnn", NULL};
 static const char *const logits_name[] = {"sharded", "gathered", NULL};
+static const char *const selective_name[] = {"core", "operators", "qkv", "qkv-out", "products", NULL};
+static_assert(sizeof selective_name / sizeof *selective_name == MAL_SELECTIVES + 1, "one name each");
 static const char *const launch_name[] = {"eager", "graph", "blocking", NULL};
 
 static const mal_field fitted_table[] = {
@@ -53,7 +56,8 @@ const mal_field mal_profile_table[] = {
     BOOL(fused_adapters),
     BOOL(dropout),
     BOOL(norm_fp32),
-    BOOL(selective_by_operator),
+    CHOICE(selective, selective_name),
+    BOOL(drops_unused),
     BOOL(saves_gathered),
     BOOL(save_rotary_inputs),
     BOOL(zero1_all_reduce),

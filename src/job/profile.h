@@ -15,6 +15,16 @@ typedef enum mal_launch {
   MAL_LAUNCH_BLOCKING
 } mal_launch; /* blocking: host time adds (CUDA_LAUNCH_BLOCKING) */
 
+/* Selective recomputation: all is kept but the attention core; or what is named is kept and all else repeated. */
+typedef enum mal_selective {
+  MAL_SELECTIVE_CORE,      /* Megatron-LM (arXiv:2205.05198) */
+  MAL_SELECTIVE_OPERATORS, /* attention and every second product: torchtitan */
+  MAL_SELECTIVE_QKV,       /* the projections into attention: MaxText, save_qkv_proj */
+  MAL_SELECTIVE_QKV_OUT,   /* and the one out of it: praxis, SAVE_QKV_OUT_PROJ */
+  MAL_SELECTIVE_PRODUCTS,  /* every product: praxis, SAVE_DOT_ONLY */
+  MAL_SELECTIVES
+} mal_selective;
+
 typedef struct mal_profile {
   char *name, *title, *base, *source; /* source: repository and commit that the switches were read from */
 
@@ -38,8 +48,9 @@ typedef struct mal_profile {
       fused_adapters; /* LoRA's second product adds the frozen one's result, a frozen product's gradient that of the adapter */
   bool dropout;   /* hidden and attention dropout active (masks kept) */
   bool norm_fp32; /* norms compute on and save an fp32 copy (autocast) */
+  int selective;  /* mal_selective: what selective recomputation means there */
   bool
-      selective_by_operator; /* selective recomputation keeps attention and every second product, not all but the attention core */
+      drops_unused; /* what is repeated although nothing in backward reads it is left out: the compiler sees the whole step */
   bool saves_gathered; /* sequence parallelism: gathered inputs of products are kept, not gathered again in backward */
   bool save_rotary_inputs;
   bool plain_rope_only; /* the fused rotation has no factor: models with one (YaRN) rotate by single operators */

@@ -30,6 +30,7 @@ typedef struct mal_emit {
   bool silent;       /* on the tape only: nothing runs in forward */
   bool remake;       /* backward makes the output again (a gather, a cast of a weight) rather than keeping it */
   bool plain_stream; /* stream is meant as given, even for a collective on compute */
+  uint8_t role;      /* of a product with a weight: its mal_weight_role + 1 */
   uint8_t core;  /* of the attention core: selective recomputation repeats it; 2: and keeps its output all the same */
   mal_ref after; /* comes after the last writer of this too */
   uint32_t origin;
@@ -146,6 +147,7 @@ int64_t mal_padded_vocab(const mal_plan *plan); /* rows of one rank's vocabulary
 
 /* --- gradient.c --- */
 void mal_recompute_list(mal_builder *b); /* R, after the tape is complete */
+void mal_drop_unused(mal_builder *b);    /* of R, after backward, where the profile says so */
 void mal_backward(mal_builder *b);
 mal_ref mal_use(mal_builder *b, mal_ref x, bool for_weight); /* x's values as backward finds them */
 void mal_add_grad(mal_builder *b, mal_ref x, mal_ref g);

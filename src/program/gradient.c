@@ -528,25 +528,33 @@ void mal_backward(mal_builder *b) {
 
 /* --- recomputation --- */
 
-/* Selective recomputation by operator (torchtitan's selective_ac_option "op"): attention and every second product in 16 bits
- * keep their outputs, and what tensor parallelism sums; all else is repeated. *products counts them. */
-static bool kept_by_operator(const mal_emit *i, int *products) {
-  if (i->op == MAL_OP_ATTENTION) return true;
-  if (i->op == MAL_OP_COLLECTIVE) return i->variant == MAL_REDUCE_SCATTER;
-  return i->op == MAL_OP_MATMUL && i->dtype != MAL_F8 && i->dtype != MAL_F4 && ++*products % 2 == 1;
+/* Of selective recomputation that keeps what is named: what is not repeated. torchtitan (selective_ac_option "op"): attention,
+ * every second product in 16 bits, and what tensor parallelism sums. *products counts them. */
+static bool kept_by_name(const mal_builder *b, const mal_emit *i, int *products) {
+  bool product = i->op == MAL_OP_MATMUL, in = i->role == MAL_W_QKV + 1, out = i->role == MAL_W_OUT + 1;
+  switch ((mal_selective)b->profile->selective) {
+  case MAL_SELECTIVE_OPERATORS:
+    if (i->op == MAL_OP_ATTENTION) return true;
+    if (i->op == MAL_OP_COLLECTIVE) return i->variant == MAL_REDUCE_SCATTER;
+    return product && i->dtype != MAL_F8 && i->dtype != MAL_F4 && ++*products % 2 == 1;
+  case MAL_SELECTIVE_QKV: return product && in;
+  case MAL_SELECTIVE_QKV_OUT: return product && (in || out);
+  case MAL_SELECTIVE_PRODUCTS: return product;
+  default: return false;
+  }
 }
 
 void mal_recompute_list(mal_builder *b) {
   int recompute = b->r->recompute, products = 0;
   if (recompute == MAL_RECOMPUTE_NONE) return;
   mal_list into = b->into;
-  bool by_operator = recompute == MAL_RECOMPUTE_SELECTIVE && b->profile->selective_by_operator;
-  if (by_operator) recompute = MAL_RECOMPUTE_FULL;
+  bool by_name = recompute == MAL_RECOMPUTE_SELECTIVE && b->profile->selective != MAL_SELECTIVE_CORE;
+  if (by_name) recompute = MAL_RECOMPUTE_FULL;
   b->into = MAL_L_R;
   for (int t = 0; t < b->tape.count; t++) {
     mal_emit i = b->tape.at[t];
     if (i.silent || (recompute == MAL_RECOMPUTE_SELECTIVE && !i.core)) continue;
-    if (by_operator && kept_by_operator(&i, &products)) continue;
+    if (by_name && kept_by_name(b, &i, &products)) continue;
     for (int k = 0; k < MAL_INPUTS; k++)
       if (i.in[k] && b->side[mal_root(b, i.in[k])].floating) i.in[k] = b->side[mal_root(b, i.in[k])].again;
     for (int k = 0; k < MAL_OUTPUTS; k++) {
@@ -565,4 +573,24 @@ void mal_recompute_list(mal_builder *b) {
     mal_backward_emit(b, i);
   }
   b->into = into;
+}
+
+/* The last first: an entry stays when backward, or a repeated entry that stays, reads what it writes. */
+void mal_drop_unused(mal_builder *b) {
+  struct mal_listing *r = &b->list[MAL_L_R], *lists[] = {&b->list[MAL_L_B], &b->list[MAL_L_BW], &b->list[MAL_L_W]};
+  if (!b->profile->drops_unused || !r->count) return;
+  uint8_t *read = MAL_ARRAY(b->a, uint8_t, b->n_buffers), *stays = MAL_ARRAY(b->a, uint8_t, r->count);
+  for (int l = 0; l < 3; l++)
+    for (int i = 0; i < lists[l]->count; i++)
+      for (int k = 0; k < MAL_INPUTS; k++) read[mal_root(b, lists[l]->at[i].in[k])] = 1;
+  read[0] = 0; /* no operand */
+  for (int i = r->count - 1; i >= 0; i--) {
+    for (int k = 0; k < MAL_OUTPUTS; k++) stays[i] |= read[mal_root(b, r->at[i].out[k])];
+    for (int k = 0; stays[i] && k < MAL_INPUTS; k++)
+      if (r->at[i].in[k]) read[mal_root(b, r->at[i].in[k])] = 1;
+  }
+  int kept = 0;
+  for (int i = 0; i < r->count; i++)
+    if (stays[i]) r->at[kept++] = r->at[i];
+  r->count = kept;
 }

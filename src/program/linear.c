@@ -132,6 +132,7 @@ static void product(mal_builder *b, mal_linear *l, const mal_taken *w, mal_ref b
   mal_emit i = {.op = MAL_OP_MATMUL,
                 .dtype = low ? b->gemm : mal_product_type(b),
                 .in = {x, operand(b, w, l->high), bias},
+                .role = (uint8_t)(l->role + 1),
                 .flags = (uint16_t)(MAL_INS_TRANSPOSE_B | (l->batch ? MAL_INS_GROUPED : 0))};
   for (int p = from; p < to; p++) {
     l->out[p] = i.out[p - from] = mal_buffer_new(b, l->piece_name[p], l->out_dtype, l->rows * batch * l->piece[p]);

@@ -38,6 +38,7 @@ mal_status mal_block_lower(mal_arena *a, const mal_block_request *r, mal_block *
     mal_params_rest(&b);
     if (r->block_class == MAL_B_LAYER) mal_recompute_list(&b);
     mal_backward(&b);
+    mal_drop_unused(&b);
     mal_unit_lists(&b);
   }
   return mal_builder_finish(&b, out);
