@@ -36,6 +36,30 @@ static void llama(void **state) {
   against_pytorch(llama_config, "llama");
 }
 
+/* Whatever is kept and whatever is repeated, the values are the same: to the bit. */
+static void kept_or_repeated(void **state) {
+  (void)state;
+  static const char *const layouts[] = {"pp=2,dp=2,micro-batch=1", "pp=2,micro-batch=2,schedule=zb-h1"};
+  for (int i = 0; i < 2; i++) {
+    result a, b;
+    int64_t ranks = i ? 2 : 4;
+    const char *config = i ? gpt2_config : llama_config, *layout = layouts[i];
+    train(program_of(config, ranks, layout, BATCH), STEPS, &a);
+    for (int keep = MAL_SELECTIVE_QKV; keep < MAL_SELECTIVES; keep++) {
+      mal_error e;
+      char text[128];
+      snprintf(text, sizeof text, "%s,recompute=selective", layout);
+      mal_program *p = program_of(config, ranks, text, BATCH);
+      p->plan->profile->selective = keep;
+      p->plan->profile->drops_unused = true;
+      assert_ok(mal_lower(&arena, p->plan, p, &e), e);
+      train(p, STEPS, &b);
+      assert_memory_equal(a.loss, b.loss, sizeof a.loss);
+      assert_memory_equal(a.norm, b.norm, sizeof a.norm);
+    }
+  }
+}
+
 /* The same run twice: the same bits. */
 static void twice(void **state) {
   (void)state;
@@ -138,6 +162,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(gpt2, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(llama, open_arena, close_arena),
+      cmocka_unit_test_setup_teardown(kept_or_repeated, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(twice, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(evaluated, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(refused, open_arena, close_arena),

@@ -59,6 +59,29 @@ static void fused_core_keeps_no_square(void **state) {
 /* --- FLOPs ----------------------------------------------------------------------------------------------------------------- */
 
 /* 72·B·l·s·h²(1 + s/6h + V/12lh): equation 3 of Narayanan et al. without recomputation; their core computes the whole square. */
+/* What JAX's policies keep (MaxText: save_qkv_proj; praxis: SAVE_QKV_OUT_PROJ, SAVE_DOT_ONLY): each product that is not kept is
+ * repeated, but not the layer's last, whose result backward does not read. FLOPs of LLaMA's layer by hand. */
+static void policies_repeat_what_they_do_not_keep(void **state) {
+  (void)state;
+  static const struct {
+    const char *profile;
+    bool out, up;
+  } all[] = {{"maxtext", true, true}, {"paxml", false, true}, {"paxml-products", false, false}};
+  double tokens = 8192, h = 4096, out = 2 * tokens * h * h, up = 2 * tokens * h * 2 * 14336;
+  for (int k = 0; k < 3; k++) {
+    const mal_plan *plan = plan_of("llama-3-8b", "8xh100-sxm", "zero=3,attention=cudnn", all[k].profile, "{}");
+    const mal_block *b = lower_layer(plan, 0, MAL_RECOMPUTE_SELECTIVE, false);
+    const mal_instruction *core = find_op(b, MAL_L_F, MAL_OP_ATTENTION, 0);
+    double wanted = mal_ops[core->op].flops(core, &b->sizes[core->sizes]);
+    wanted += (all[k].out ? out : 0) + (all[k].up ? up : 0);
+    near(b->flops[MAL_L_R], wanted, 1e-9);
+    assert_int_equal(count_ops(b, MAL_L_R, MAL_OP_ATTENTION), 1);
+    const mal_block *none = lower_layer(plan, 0, MAL_RECOMPUTE_NONE, false);
+    const mal_block *full = lower_layer(plan, 0, MAL_RECOMPUTE_FULL, false);
+    assert_true(full->stash_bytes < b->stash_bytes && b->stash_bytes < none->stash_bytes);
+  }
+}
+
 static void executed_flops_are_narayanans(void **state) {
   (void)state;
   mal_plan *plan = megatron_2022("tp=8,pp=8,micro-batch=2,sequence-parallel=on");
@@ -241,6 +264,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(activations_are_korthikantis, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(fused_core_keeps_no_square, open_arena, close_arena),
+      cmocka_unit_test_setup_teardown(policies_repeat_what_they_do_not_keep, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(executed_flops_are_narayanans, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(model_flops_are_six_per_parameter, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(windows_count_what_is_visible, open_arena, close_arena),

@@ -321,6 +321,18 @@ static void switches_are_sound(void **state) {
   }
 }
 
+/* Selective recomputation by what is kept, and nothing repeated that backward does not read. */
+static void kept_products_are_sound(void **state) {
+  (void)state;
+  static const char *const profiles[] = {"torchtitan", "maxtext", "paxml", "paxml-products"};
+  static const char *const models[] = {"llama-3-8b", "gpt3-7.5b", "gemma-2-9b", "mixtral-8x7b", "qwen3-30b-a3b"};
+  static const char *const jobs[] = {"{seq: 1024, accumulation: 4}", "{seq: 1024, precision: fp8}"};
+  for (size_t p = 0; p < 4; p++)
+    for (size_t m = 0; m < 5; m++)
+      for (int j = 0; j < 2; j++)
+        check_all_blocks(plan_of(models[m], "2x8xh100-sxm", j ? "zero=3" : "tp=2,zero=3", profiles[p], jobs[j]), true);
+}
+
 static void experts_are_sound(void **state) {
   (void)state;
   static const char *const models[] = {"mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v2-lite", "deepseek-v3",
@@ -362,6 +374,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(lists_are_sound, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(switches_are_sound, open_arena, close_arena),
+      cmocka_unit_test_setup_teardown(kept_products_are_sound, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(experts_are_sound, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(precisions_are_sound, open_arena, close_arena),
   };

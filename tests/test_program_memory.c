@@ -191,6 +191,100 @@ static void offload_moves_states(void **state) {
   assert_int_equal(h->host_bytes, 0);
 }
 
+/* --- one stage played block by block -------------------------------------------------------------------------------------- */
+
+static int64_t working(const mal_block *b, int from, int to) {
+  int64_t work = 0, io = 0;
+  for (int l = from; l <= to; l++)
+    if (b->work_bytes[l] > work) work = b->work_bytes[l];
+  for (int i = 0; i < b->n_buffers; i++) {
+    const mal_buffer *f = &b->buffers[i];
+    if (f->region == MAL_R_IO && f->place == MAL_DEVICE && f->offset_bytes + f->bytes > io)
+      io = f->offset_bytes + f->bytes;
+  }
+  return work + b->kernel_bytes + io + b->region_bytes[MAL_R_BUCKET];
+}
+
+/* Most bytes beside the states while two micro-batches go through the only stage, one after the other: blocks run one at a time, each
+ * leaves its stash in forward and gives it back in backward; units of gathered weights: the block's own and those ahead. */
+static int64_t played(const mal_program *p) {
+  const mal_chunk *c = &p->stages[0].chunks[0];
+  int64_t held = 0, peak = 0, ahead = p->plan->profile->prefetch, layer_unit = 0, layers = 0;
+  for (int r = 0; r < c->n_runs; r++) {
+    const mal_block *b = &p->blocks[c->runs[r].block];
+    if (b->block_class != MAL_B_LAYER) continue;
+    layers += c->runs[r].count;
+    if (b->region_bytes[MAL_R_GATHER] > layer_unit) layer_unit = b->region_bytes[MAL_R_GATHER];
+  }
+  if (ahead > layers - 1) ahead = layers - 1;
+  for (int way = 0; way < 2; way++)
+    for (int k = 0; k < c->n_runs; k++) {
+      const mal_run *run = &c->runs[way ? c->n_runs - 1 - k : k];
+      const mal_block *b = &p->blocks[run->block];
+      int64_t unit = b->region_bytes[MAL_R_GATHER] + ahead * layer_unit;
+      for (int64_t n = 0; n < run->count; n++) {
+        if (!way) held += b->stash_bytes;
+        int64_t now = held + unit + (way ? working(b, MAL_L_B, MAL_LISTS - 1) : working(b, MAL_L_F, MAL_L_F));
+        if (now > peak) peak = now;
+        if (way) held -= b->stash_bytes;
+      }
+    }
+  assert_int_equal(held, 0);
+  return peak;
+}
+
+static void peak_is_that_of_the_blocks_played(void **state) {
+  (void)state;
+  static const struct {
+    const char *model, *profile, *layout;
+  } all[] = {
+      {"llama-3-8b", "fsdp2", "dp=8,zero=3,micro-batch=1"},
+      {"llama-3-8b", "fsdp2", "dp=8,zero=3,micro-batch=4,recompute=full"},
+      {"gemma-2-9b", "fsdp2", "dp=8,zero=3,micro-batch=4,recompute=full"}, /* a head far larger than a layer */
+      {"gemma-2-9b", "torchtitan", "dp=8,zero=3,micro-batch=2,recompute=selective"},
+      {"llama-3-8b", "megatron", "tp=8,micro-batch=8"},
+      {"llama-3-8b", "megatron", "tp=2,zero=2,micro-batch=2,recompute=full"},
+      {"mixtral-8x7b", "megatron", "ep=8,zero=1,micro-batch=4,recompute=full"}, /* a layer far larger than the head */
+      {"gpt2", "torchtune", "dp=8,zero=3,micro-batch=8,recompute=full"},
+      {"llama-2-70b", "fsdp2", "dp=8,zero=3,micro-batch=8,recompute=full"},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const mal_program *p = lower(all[i].model, "8xh100-sxm", all[i].layout, all[i].profile, "{accumulation: 2}");
+    const int64_t *r = p->stages[0].region_bytes;
+    assert_true(p->plan->profile->dynamic_memory);
+    int64_t told = 0, wanted = played(p);
+    for (int k = 0; k < MAL_REGIONS; k++)
+      if (k != MAL_R_PARAM && k != MAL_R_GRAD && k != MAL_R_MASTER && k != MAL_R_OPT) told += r[k];
+    if (told != wanted)
+      fail_msg("%s %s %s: %lld bytes told, %lld played", all[i].model, all[i].profile, all[i].layout, (long long)told,
+               (long long)wanted);
+  }
+}
+
+/* Qi et al., arXiv:2401.10241, table 1: a layer holds 34 sbh bytes before B (attention apart: here a fused kernel, whose row sums
+ * are left out) and 32 sbh from B to W: the inputs of its four products, 14, and the gradients of their results, 18. Without
+ * dropout the residual's gradient is the MLP's: the last product's comes to the block with B. */
+static void zero_bubble_holds(void **state) {
+  (void)state;
+  static const struct {
+    const char *profile;
+    double before_b, from_f, from_b;
+  } all[] = {{"zero-bubble", 34, 14, 18}, {"malha", 32, 14, 18}};
+  for (int k = 0; k < 2; k++) {
+    const mal_program *p =
+        lower("layers=8,hidden=4096,heads=32,ffn=16384,vocab=51200", "8xa100-80-sxm",
+              "pp=4,schedule=zb-h1,tp=1,attention=flash2", all[k].profile, "{seq: 2048, accumulation: 8}");
+    double sbh = 2048. * 4096;
+    const mal_block *b = NULL;
+    for (int i = 0; i < p->n_blocks; i++)
+      if (p->blocks[i].block_class == MAL_B_LAYER) b = &p->blocks[i];
+    mal_held held = mal_block_holds(&arena, b, true, NULL, NULL);
+    near((double)(held.f_to_b + held.f_to_w) / sbh, all[k].before_b, 0.002);
+    near((double)held.f_to_w / sbh, all[k].from_f, 0.002);
+    near((double)held.b_to_w / sbh, all[k].from_b, 0.002);
+  }
+}
+
 /* --- sums and maxima ------------------------------------------------------------------------------------------------------ */
 
 static int64_t sum(const int64_t *v, int n) {
@@ -428,6 +522,8 @@ int main(void) {
       cmocka_unit_test(experts_shard_over_their_own_ranks),
       cmocka_unit_test(frozen_weights_have_no_states),
       cmocka_unit_test(offload_moves_states),
+      cmocka_unit_test(peak_is_that_of_the_blocks_played),
+      cmocka_unit_test(zero_bubble_holds),
       cmocka_unit_test(memory_is_a_sum_of_regions),
       cmocka_unit_test(first_stage_holds_activations),
       cmocka_unit_test(recomputation_buys_memory),

@@ -22,7 +22,7 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* --- how long the stash is held -------------------------------------------------------------------------------------------- */
 
-enum { BY_B = 1, BY_W = 2, READ_BY_W = 4 };
+enum { IN_FORWARD = 1, READ_BY_W = 2 };
 
 static void mark(const mal_block *b, mal_list list, uint8_t *marks, uint8_t written, uint8_t read) {
   for (int i = 0; i < b->count[list]; i++) {
@@ -34,9 +34,10 @@ static void mark(const mal_block *b, mal_list list, uint8_t *marks, uint8_t writ
   }
 }
 
+/* What forward does not know, the gradient that comes to the block too, is there from B on. */
 static mal_hold hold_of(uint8_t marks) {
   if (!(marks & READ_BY_W)) return MAL_HOLD_F_TO_B;
-  return marks & BY_B && !(marks & BY_W) ? MAL_HOLD_B_TO_W : MAL_HOLD_F_TO_W;
+  return marks & IN_FORWARD ? MAL_HOLD_F_TO_W : MAL_HOLD_B_TO_W;
 }
 
 /* The buffer before this one that names the same bytes; itself where none does. */
@@ -51,11 +52,11 @@ mal_held mal_block_holds(mal_arena *scratch, const mal_block *b, bool split, uin
   uint8_t *marks = MAL_ARRAY(scratch, uint8_t, b->n_buffers), *own = MAL_ARRAY(scratch, uint8_t, b->n_buffers);
   int64_t *place = MAL_ARRAY(scratch, int64_t, b->n_buffers);
   if (split) {
-    mark(b, MAL_L_B, marks, BY_B, 0);
-    mark(b, MAL_L_R, marks, BY_B, 0);
+    mark(b, MAL_L_F, marks, IN_FORWARD, IN_FORWARD);
     mark(b, MAL_L_W, marks, 0, READ_BY_W);
-    mark(b, MAL_L_F, marks, BY_W, 0);
   }
+  for (int i = 0; i < b->n_buffers; i++)
+    if (b->buffers[i].region == MAL_R_STASH) marks[first_of(b, i)] |= marks[i];
   for (int i = 0; i < b->n_buffers; i++) {
     if (b->buffers[i].region != MAL_R_STASH) continue;
     int same = first_of(b, i);
@@ -101,12 +102,10 @@ static int64_t kept_logits(const mal_block *b) {
   return bytes;
 }
 
-/* One block more runs in this phase: never two at once. freed: of the stash, before it needs most. */
-static void widen(phase *f, const mal_block *b, int64_t freed) {
+/* One block more runs in this phase: never two at once. */
+static void widen(phase *f, const mal_block *b) {
   int64_t work = 0;
   for (int list = 0; list < MAL_LISTS; list++) work = most(work, b->work_bytes[list]);
-  work = most(0, work + b->kernel_bytes - freed) - b->kernel_bytes;
-  if (work < 0) return;
   if (work + b->kernel_bytes >= f->bytes[MAL_R_WORK] + f->bytes[MAL_R_KERNEL]) {
     f->bytes[MAL_R_WORK] = work;
     f->bytes[MAL_R_KERNEL] = b->kernel_bytes;
@@ -128,58 +127,81 @@ static int64_t handed_over(const mal_program *p, const mal_stage *stage) {
   return copies * p->boundary_bytes;
 }
 
-/* What the last block of a stage keeps of one micro-batch: an allocator has it back when the layers below run backward. */
-static int64_t head_stash(const mal_program *p, const mal_stage *stage) {
-  int64_t bytes = 0;
-  for (int c = 0; c < stage->n_chunks && p->plan->profile->dynamic_memory; c++)
-    for (int i = 0; i < stage->chunks[c].n_runs; i++) {
-      const mal_block *b = &p->blocks[stage->chunks[c].runs[i].block];
-      if (b->block_class == MAL_B_HEAD) bytes = b->stash_bytes;
-    }
-  return bytes;
-}
-
 static int64_t phase_bytes(const phase *f) {
   int64_t sum = 0;
   for (int r = 0; r < MAL_REGIONS; r++) sum += f->bytes[r];
   return sum;
 }
 
-typedef struct scratch { /* of the passes: what blocks need while they run, and their units of gathered weights */
-  phase layers, ends;    /* ends: embedding and head */
-  int64_t layer_unit, end_unit, units;
+enum { LAYERS, HEAD, EMBED, KINDS }; /* of blocks that run one at a time in the passes */
+
+typedef struct scratch { /* what blocks need while they run, and their units of gathered weights */
+  phase of[KINDS]; /* STASH: what is given back before they run backward, as less than none; only with an allocator */
+  int64_t unit[KINDS], units;
 } scratch;
 
-/* In regions every class of block has its own place. An allocator gives the head's back before the layers run backward. */
-static phase widest(const mal_profile *profile, const scratch *s) {
-  int64_t ahead = profile->prefetch, more = ahead + 1 < s->units ? ahead + 1 : s->units;
-  phase layers = s->layers, ends = s->ends;
-  layers.bytes[MAL_R_GATHER] = more * s->layer_unit;
-  ends.bytes[MAL_R_GATHER] = s->end_unit + (ahead < s->units ? ahead : s->units) * s->layer_unit;
-  if (profile->dynamic_memory) return phase_bytes(&layers) > phase_bytes(&ends) ? layers : ends;
-  int64_t scratch_l = layers.bytes[MAL_R_WORK] + layers.bytes[MAL_R_KERNEL];
-  int64_t scratch_e = ends.bytes[MAL_R_WORK] + ends.bytes[MAL_R_KERNEL];
-  phase f = scratch_l > scratch_e ? layers : ends;
-  for (int r = MAL_R_BUCKET; r < MAL_REGIONS; r++)
-    if (r == MAL_R_BUCKET || r == MAL_R_IO) f.bytes[r] = most(layers.bytes[r], ends.bytes[r]);
-  f.bytes[MAL_R_GATHER] = layers.bytes[MAL_R_GATHER] + s->end_unit;
+static int kind_of(const mal_block *b) {
+  return b->block_class == MAL_B_HEAD ? HEAD : b->block_class == MAL_B_EMBED ? EMBED : LAYERS;
+}
+
+static void give_back(phase *f, const mal_profile *profile, int64_t stash, int64_t logits) {
+  f->logits_stash = -logits;
+  f->bytes[MAL_R_STASH] = profile->offloads_stash ? -logits : -stash;
+}
+
+/* Backward goes down: what the head keeps of one micro-batch is gone when the layers run, all but its own when the embedding does. */
+static void scan(const mal_program *p, mal_stage *stage, scratch *s, int64_t *logits_stash) {
+  const mal_profile *profile = p->plan->profile;
+  for (int c = 0; c < stage->n_chunks; c++) {
+    int64_t above = 0, logits_above = 0;
+    for (int i = stage->chunks[c].n_runs; i--;) {
+      const mal_run *run = &stage->chunks[c].runs[i];
+      const mal_block *b = &p->blocks[run->block];
+      int kind = kind_of(b);
+      add_persistent(b, run->count, stage);
+      widen(&s->of[kind], b);
+      s->unit[kind] = most(s->unit[kind], b->region_bytes[MAL_R_GATHER]);
+      if (kind == LAYERS) s->units += run->count;
+      *logits_stash += run->count * stage->chunks[c].slots * kept_logits(b);
+      if (kind == EMBED) give_back(&s->of[EMBED], profile, above, logits_above);
+      if (kind == HEAD) give_back(&s->of[LAYERS], profile, b->stash_bytes, kept_logits(b));
+      above += run->count * b->stash_bytes;
+      logits_above += run->count * kept_logits(b);
+    }
+  }
+}
+
+/* In regions every kind of block has its own place: units of both ends share one, for they are needed far apart. */
+static phase placed(const scratch *s) {
+  phase f = s->of[LAYERS];
+  int64_t work = f.bytes[MAL_R_WORK] + f.bytes[MAL_R_KERNEL];
+  for (int k = HEAD; k < KINDS; k++) {
+    const phase *x = &s->of[k];
+    if (x->bytes[MAL_R_WORK] + x->bytes[MAL_R_KERNEL] > work) {
+      work = x->bytes[MAL_R_WORK] + x->bytes[MAL_R_KERNEL];
+      f.bytes[MAL_R_WORK] = x->bytes[MAL_R_WORK], f.bytes[MAL_R_KERNEL] = x->bytes[MAL_R_KERNEL];
+      f.logits = x->logits;
+    }
+    f.bytes[MAL_R_BUCKET] = most(f.bytes[MAL_R_BUCKET], x->bytes[MAL_R_BUCKET]);
+    f.bytes[MAL_R_IO] = most(f.bytes[MAL_R_IO], x->bytes[MAL_R_IO]);
+  }
+  f.bytes[MAL_R_GATHER] += most(s->unit[HEAD], s->unit[EMBED]);
+  f.bytes[MAL_R_STASH] = f.logits_stash = 0;
   return f;
 }
 
-static void scan(const mal_program *p, mal_stage *stage, scratch *s, int64_t *logits_stash) {
-  int64_t freed = head_stash(p, stage);
-  for (int c = 0; c < stage->n_chunks; c++)
-    for (int i = 0; i < stage->chunks[c].n_runs; i++) {
-      const mal_run *run = &stage->chunks[c].runs[i];
-      const mal_block *b = &p->blocks[run->block];
-      bool layer = b->block_class == MAL_B_LAYER || b->block_class == MAL_B_MTP;
-      int64_t *unit = layer ? &s->layer_unit : &s->end_unit;
-      add_persistent(b, run->count, stage);
-      widen(layer ? &s->layers : &s->ends, b, layer ? freed : 0);
-      *unit = most(*unit, b->region_bytes[MAL_R_GATHER]);
-      if (layer) s->units += run->count;
-      *logits_stash += run->count * stage->chunks[c].slots * kept_logits(b);
-    }
+/* Under an allocator the kind of block that needs most counts alone, beside the units that are ahead. */
+static phase widest(const mal_profile *profile, scratch *s) {
+  int64_t ahead = profile->prefetch, more = ahead + 1 < s->units ? ahead + 1 : s->units;
+  int64_t beside = (ahead < s->units ? ahead : s->units) * s->unit[LAYERS];
+  s->of[LAYERS].bytes[MAL_R_GATHER] = more * s->unit[LAYERS];
+  if (!profile->dynamic_memory) return placed(s);
+  const phase *worst = &s->of[LAYERS];
+  for (int k = HEAD; k < KINDS; k++) {
+    s->of[k].bytes[MAL_R_GATHER] = s->unit[k] + beside;
+    if (phase_bytes(&s->of[k]) > phase_bytes(worst)) worst = &s->of[k];
+  }
+  return *worst;
 }
 
 /* Regions are laid out once: parts of one size share places, as many as are taken at one time. */
@@ -212,9 +234,9 @@ static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
   for (int c = 0; c < stage->n_chunks; c++) held[c] = stage->chunks[c].held;
   scan(p, stage, &s, &logits_stash);
   phase f = widest(p->plan->profile, &s);
-  f.logits_stash = logits_stash;
+  f.logits_stash += logits_stash;
   if (p->plan->profile->dynamic_memory)
-    f.bytes[MAL_R_STASH] = mal_schedule_peak(l, p->micro_batches, index, held) + handed_over(p, stage);
+    f.bytes[MAL_R_STASH] += mal_schedule_peak(l, p->micro_batches, index, held) + handed_over(p, stage);
   else
     f.bytes[MAL_R_STASH] = static_stash(p, index, stage);
   if (p->plan->profile->offloads_stash) {
@@ -231,7 +253,7 @@ static phase passes(const mal_program *p, int64_t index, mal_stage *stage) {
 static phase end_phase(const mal_block *b, mal_stage *stage) {
   phase f = {0};
   add_persistent(b, 1, stage);
-  widen(&f, b, 0);
+  widen(&f, b);
   return f;
 }
 

@@ -197,26 +197,27 @@ static int64_t stash_peak(const mal_question *q, const mal_class *c) {
   }
 }
 
-static int64_t work_of(const mal_piece *x, int64_t freed) { return x->work < freed ? 0 : x->work + x->kernel - freed; }
-
-static int64_t widest(const mal_question *q, const mal_class *c, int64_t freed) {
+static int64_t widest(const mal_question *q, const mal_class *c) {
   int64_t work = 0;
   for (int i = 0; i <= q->partition->kinds; i++)
     if (c->n[i]) {
-      int64_t one = work_of(&q->layers[i], freed);
-      if (q->recomputed >= 0) one = least(one, work_of(&q->plain[i], freed));
+      int64_t one = q->layers[i].work + q->layers[i].kernel;
+      if (q->recomputed >= 0) one = least(one, q->plain[i].work + q->plain[i].kernel);
       work = most(work, one);
     }
   return work;
 }
 
-/* buckets: not where the head's stash may cover a layer's work, bucket and all. */
-static int64_t unit_bytes(const mal_question *q, const mal_class *c, const mal_shard_kit *s, bool buckets) {
-  int64_t gathered = 0, bucket = 0;
+/* Beside the stash: a layer with its units; where what the head keeps is given back before, so much less, but no less than the
+ * units that are ahead while the head runs. */
+static int64_t working(const mal_question *q, const mal_class *c, const mal_shard_kit *s, int64_t freed) {
+  int64_t gathered = 0, bucket = 0, work = widest(q, c);
+  if (!s) return most(0, work - freed);
   for (int i = 0; i <= q->partition->kinds; i++)
     if (c->n[i]) gathered = most(gathered, s->layers[i].gathered), bucket = most(bucket, s->layers[i].bucket);
-  int64_t units = least(s->plan.profile->prefetch + 1, c->layers);
-  return units * gathered + (buckets ? bucket : 0);
+  int64_t ahead = s->plan.profile->prefetch, units = least(ahead + 1, c->layers);
+  int64_t layer = work + units * gathered + bucket - freed;
+  return freed > 0 ? most(layer, least(ahead, c->layers) * gathered) : layer;
 }
 
 /* s, end NULL: with no states at all. */
@@ -224,9 +225,9 @@ static int64_t class_memory(const mal_question *q, const mal_class *c, const mal
                             const mal_class_end *end) {
   const mal_profile *p = q->kit->plan.profile;
   bool passing = p->optimizer_in_backward || (p->lazy_grads && q->micro_batches == 1);
-  int64_t freed = p->dynamic_memory && c->ends[MAL_TAIL] ? q->kit->end_stash_freed : 0;
   int64_t stash = p->offloads_stash ? 0 : stash_peak(q, c);
-  double phase = (double)(stash + widest(q, c, freed) + (s ? unit_bytes(q, c, s, freed == 0) : 0));
+  int64_t freed = p->dynamic_memory && !p->offloads_stash && c->ends[MAL_TAIL] ? q->kit->end_stash_freed : 0;
+  double phase = (double)(stash + working(q, c, s, freed));
   int64_t states = end ? end->states - (passing ? end->gradients : 0) : 0;
   return states + (int64_t)(phase * (1 + p->slack)) + p->context_bytes;
 }
