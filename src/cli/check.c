@@ -35,11 +35,7 @@ enum { FILES_MAX = 4096 };
 
 static mal_status read_files(mal_health *h, const char *const *files, int n, mal_error *e) {
   mal_status s = MAL_OK;
-  for (int i = 0; i < n && s == MAL_OK; i++) {
-    mal_paste p;
-    s = mal_paste_load(h->arena, files[i], &p, e);
-    if (s == MAL_OK) s = mal_health_read(h, &p, e);
-  }
+  for (int i = 0; i < n && s == MAL_OK; i++) s = mal_health_read_file(h, files[i], e);
   if (s != MAL_OK || n == 0 || h->n_unread < n) return s;
   mal_paste p;
   const char *other = mal_paste_load(h->arena, files[0], &p, e) == MAL_OK ? mal_topology_other(&p) : NULL;
@@ -114,7 +110,13 @@ static mal_status run(mal_arena *a, const options *o, const char *const *files, 
   } else if (!piped) {
     mal_report_health(page, h, o->all, command);
   }
-  return mal_health_worst(h) == MAL_SEV_ERROR ? MAL_NO : MAL_OK;
+  if (mal_health_judged(h)) return mal_health_worst(h) == MAL_SEV_ERROR ? MAL_NO : MAL_OK;
+  return mal_fail(
+      e, MAL_BAD,
+      n ? _("nothing in these files can be judged: give more of them (nvidia-smi -q -x, nvidia-smi topo -m, "
+            "lspci -vvv, logs).")
+        : _("nothing here can be judged: no GPU, NIC or drive is seen. Say what the machine should be "
+            "(--on MACHINE), or give files of another."));
 }
 
 int mal_cmd_check(int argc, char **argv) {

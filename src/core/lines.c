@@ -3,14 +3,16 @@
 #include "core/utf8.h"
 #include <ctype.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* UTF-16 with a byte order mark, as PowerShell writes what is redirected. */
+/* UTF-16, with a byte order mark as PowerShell writes what is redirected, or without. */
 static size_t from_utf16(const unsigned char *in, size_t length, char *out) {
-  bool little = in[0] == 0xff;
+  bool marked = (in[0] == 0xff && in[1] == 0xfe) || (in[0] == 0xfe && in[1] == 0xff),
+       little = marked ? in[0] == 0xff : in[1] == 0;
   size_t used = 0;
-  for (size_t i = 2; i + 1 < length; i += 2) {
+  for (size_t i = marked ? 2 : 0; i + 1 < length; i += 2) {
     unsigned c = little ? in[i] | in[i + 1] << 8 : in[i + 1] | in[i] << 8;
     if (c < 0x80) {
       out[used++] = (char)c;
@@ -46,33 +48,92 @@ static size_t drop_escapes(char *text, size_t length) {
   return (size_t)(to - text);
 }
 
+static bool is_control(unsigned char c) { return c < 0x20 && c != '\n' && c != '\t' && c != '\r'; }
+
+/* Eight bytes at once: whether one is below 0x20 or above 0x7f. Most of a log's are neither. */
+static bool odd_word(const char *at, uint64_t *high) {
+  static const uint64_t ones = 0x0101010101010101ull;
+  uint64_t x;
+  memcpy(&x, at, sizeof x);
+  *high |= x & 0x80 * ones;
+  return ((x - 0x20 * ones) & ~x & 0x80 * ones) != 0;
+}
+
 /* Control characters other than the ends of lines and tabs, and what is not UTF-8, come back in messages and JSON: made plain. */
 static void make_plain(char *text, size_t length) {
-  unsigned char seen = 0;
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)text[i];
-    seen |= c;
-    text[i] = (char)(c < 0x20 && c != '\n' && c != '\t' && c != '\r' ? ' ' : c);
+  uint64_t high = 0;
+  size_t i = 0;
+  for (; i + 8 <= length; i += 8) {
+    if (!odd_word(text + i, &high)) continue;
+    for (size_t k = i; k < i + 8; k++)
+      if (is_control((unsigned char)text[k])) text[k] = ' ';
   }
-  if (seen < 0x80) return;
-  for (size_t i = 0, step; i < length; i += step) {
-    step = mal_utf8_step(text + i, length - i);
+  for (; i < length; i++) {
+    high |= (unsigned char)text[i] & 0x80;
+    if (is_control((unsigned char)text[i])) text[i] = ' ';
+  }
+  if (!high) return;
+  for (size_t k = 0, step; k < length; k += step) {
+    step = mal_utf8_step(text + k, length - k);
     if (step) continue;
-    text[i] = '?';
+    text[k] = '?';
     step = 1;
   }
 }
 
+size_t mal_text_clean(char *text, size_t length) {
+  length = drop_escapes(text, length);
+  make_plain(text, length);
+  return length;
+}
+
 static void clean(mal_paste *p) {
-  p->length = drop_escapes(p->text, p->length);
-  make_plain(p->text, p->length);
+  static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8 */
+  if (p->length >= 3 && memcmp(p->text, mark, 3) == 0) p->text += 3, p->length -= 3;
+  p->length = mal_text_clean(p->text, p->length);
   p->text[p->length] = 0;
 }
 
 static bool is_utf16(const char *text, size_t length) {
   const unsigned char *t = (const unsigned char *)text;
-  return length >= 2 && ((t[0] == 0xff && t[1] == 0xfe) || (t[0] == 0xfe && t[1] == 0xff));
+  if (length >= 2 && ((t[0] == 0xff && t[1] == 0xfe) || (t[0] == 0xfe && t[1] == 0xff))) return true;
+  enum { LOOKED_AT = 512 };
+  size_t zeros[2] = {0}, n = (length < LOOKED_AT ? length : LOOKED_AT) & ~(size_t)1;
+  for (size_t i = 0; i < n; i++) zeros[i % 2] += t[i] == 0;
+  return n >= 16 && ((zeros[0] == 0 && 2 * zeros[1] >= n * 9 / 10) || (zeros[1] == 0 && 2 * zeros[0] >= n * 9 / 10));
 }
+
+const char *mal_text_other(const char *text, size_t length) {
+  static const struct {
+    size_t at, length;
+    const char *bytes, *what;
+  } others[] = {
+      {0, 2, "\x1f\x8b", N_("compressed by gzip: zcat it, and give - to read what comes")},
+      {0, 4, "\x28\xb5\x2f\xfd", N_("compressed by zstd: zstdcat it, and give - to read what comes")},
+      {0, 6,
+       "\xfd"
+       "7zXZ",
+       N_("compressed by xz: xzcat it, and give - to read what comes")},
+      {0, 3, "BZh", N_("compressed by bzip2: bzcat it, and give - to read what comes")},
+      {0, 4, "PK\x03\x04", N_("a ZIP archive: unpack it")},
+      {257, 5, "ustar", N_("a tar archive: unpack it")},
+      {0, 4,
+       "\x7f"
+       "ELF",
+       N_("a program, not a text")},
+      {0, 4, "%PDF", N_("a PDF: give the text itself")},
+      {0, 4, "\x89PNG", N_("an image: give the text itself")},
+      {0, 3, "\xff\xd8\xff", N_("an image: give the text itself")},
+      {0, 8, "LPKSHHRH", N_("a journal of systemd: journalctl --file FILE -k, and give its output")},
+  };
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (length >= others[i].at + others[i].length &&
+        memcmp(text + others[i].at, others[i].bytes, others[i].length) == 0)
+      return _(others[i].what);
+  return NULL;
+}
+
+bool mal_text_is_wide(const char *text, size_t length) { return is_utf16(text, length); }
 
 static void take_utf16(mal_arena *a, mal_paste *p) {
   const unsigned char *wide = (const unsigned char *)p->text;
@@ -84,6 +145,8 @@ mal_status mal_paste_load(mal_arena *a, const char *file, mal_paste *p, mal_erro
   *p = (mal_paste){.file = strcmp(file, "-") == 0 ? _("standard input") : mal_copy(a, file)};
   mal_status s = mal_file_read(a, file, MAL_PASTE_LIMIT_BYTES, &p->text, &p->length, e);
   if (s != MAL_OK) return s;
+  const char *other = mal_text_other(p->text, p->length);
+  if (other) return mal_fail(e, MAL_BAD, _("%s is %s."), p->file, other);
   if (is_utf16(p->text, p->length)) take_utf16(a, p);
   clean(p);
   return MAL_OK;

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One file or paste. text is writable and NUL-terminated, holds no other NUL (they became spaces), no terminal escapes and no
- * UTF-16 (it became UTF-8). Line numbers are those of the original. */
+/* One file or paste. text is writable and NUL-terminated, holds no other NUL (they became spaces), no terminal escapes, no byte
+ * order mark and no UTF-16 (it became UTF-8). Line numbers are those of the original. */
 typedef struct mal_paste {
   const char *file; /* as given, for evidence */
   char *text;
@@ -17,10 +17,16 @@ typedef struct mal_paste {
 
 enum { MAL_PASTE_LIMIT_BYTES = 1 << 30 };
 
-/* "-" is standard input. */
+/* "-" is standard input. MAL_BAD for what is no text: a compressed file, an archive, a program. */
 mal_status mal_paste_load(mal_arena *a, const char *file, mal_paste *p, mal_error *e);
 /* The same of a text that is in memory; it is copied. */
 void mal_paste_make(mal_arena *a, const char *file, const char *text, size_t length, mal_paste *p);
+
+/* For reading in pieces. What a file is that is no text ("compressed by gzip: ..."), NULL for a text; whether it is UTF-16; and a piece
+ * of whole lines made clean in place: its new length. */
+const char *mal_text_other(const char *text, size_t length);
+bool mal_text_is_wide(const char *text, size_t length);
+size_t mal_text_clean(char *text, size_t length);
 
 /* mal_lines l = mal_lines_of(p); while (mal_lines_next(&l)) ... l.line ... The end of the line is overwritten with a NUL and put
  * back by the next call (or by mal_lines_end, when one stops early). */

@@ -60,7 +60,10 @@ static void put_finding(mal_page *p, const mal_health *h, int first) {
   labelled(p, _("rule"), mal_rule_name[f->rule]);
   if (where)
     labelled(p, _("evidence"),
-             lines > alike ? mal_print(p->arena, _("%s, and %d more lines"), where, lines - alike) : where);
+             lines > alike && alike == 1 && f->last.line > f->from.line
+                 ? mal_print(p->arena, _("%s, and %d more lines up to %d"), where, lines - alike, f->last.line)
+             : lines > alike ? mal_print(p->arena, _("%s, and %d more lines"), where, lines - alike)
+                             : where);
   labelled(p, _("cause"), f->cause);
   if (cost) labelled(p, _("cost"), cost);
   labelled(p, _("do"), f->todo);
@@ -139,17 +142,27 @@ static void put_head(mal_page *p, const mal_health *h) {
 }
 
 void mal_report_health(mal_page *p, const mal_health *h, bool all, const char *command) {
-  int errors = mal_health_count(h, MAL_SEV_ERROR), warnings = mal_health_count(h, MAL_SEV_WARNING), judged = 0;
+  int errors = mal_health_count(h, MAL_SEV_ERROR), warnings = mal_health_count(h, MAL_SEV_WARNING),
+      judged = mal_health_judged(h);
   put_head(p, h);
   for (int i = 0; i < h->n_findings; i++)
     if (!told_before(h, i) && (all || h->findings[i].severity > MAL_SEV_NOTE)) put_finding(p, h, i);
   put_benches(p, h);
   if (all) put_rules(p, h);
-  for (int r = 0; r < MAL_RULES; r++) judged += h->judged[r];
   mal_page_put(p, "\n");
-  mal_page_styled(p, errors ? MAL_WRONG : warnings ? MAL_WARN : MAL_GOOD, "%s", errors ? _("Sick") : _("Well"));
+  mal_page_styled(p,
+                  errors                ? MAL_WRONG
+                  : warnings || !judged ? MAL_WARN
+                                        : MAL_GOOD,
+                  "%s",
+                  errors    ? _("Sick")
+                  : !judged ? _("Not judged")
+                            : _("Well"));
   mal_page_put(p, _(": %d errors, %d warnings, %d notes; %d of %d rules could be judged\n"), errors, warnings,
                mal_health_count(h, MAL_SEV_NOTE), judged, MAL_RULES);
+  if (h->left_out)
+    mal_page_put(p, _("          %lld more lines tell of faults that are not kept: too many different ones\n"),
+                 (long long)h->left_out);
   if (h->has_topology && all)
     for (int i = 0; i < h->topology.n_missing; i++) {
       mal_page_put(p, "%-10s", i ? "" : _("not known"));

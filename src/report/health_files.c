@@ -17,6 +17,7 @@ static json_t *finding_json(const mal_finding *f) {
   json_object_set_new(o, "file", text_or_null(f->from.file));
   json_object_set_new(o, "line", f->from.line ? json_integer(f->from.line) : json_null());
   json_object_set_new(o, "count", json_integer(f->count));
+  json_object_set_new(o, "last_line", f->last.line ? json_integer(f->last.line) : json_null());
   json_t *cost = json_object();
   json_object_set_new(cost, "all_reduce_bytes_per_s_before", number_or_null(f->busbw[0], f->costed && f->busbw[0] > 0));
   json_object_set_new(cost, "all_reduce_bytes_per_s_after", number_or_null(f->busbw[1], f->costed && f->busbw[0] > 0));
@@ -59,7 +60,8 @@ json_t *mal_report_health_json(const mal_health *h, const char *command) {
   for (int r = 0; r < MAL_RULES; r++)
     if (h->judged[r]) json_array_append_new(judged, json_string(mal_rule_name[r]));
   json_object_set_new(o, "version", json_integer(MAL_HEALTH_VERSION));
-  json_object_set_new(o, "healthy", json_boolean(mal_health_worst(h) < MAL_SEV_ERROR));
+  json_object_set_new(o, "healthy",
+                      mal_health_judged(h) ? json_boolean(mal_health_worst(h) < MAL_SEV_ERROR) : json_null());
   json_object_set_new(o, "machine", h->has_machine ? json_string(h->machine.name) : json_null());
   json_object_set_new(o, "inputs", inputs);
   json_object_set_new(o, "unread", unread);
@@ -148,9 +150,14 @@ static void device_metric(mal_writing *w, const mal_health *h, const char *name,
 char *mal_report_health_prometheus(mal_arena *a, const mal_health *h) {
   mal_writing w = {.arena = a};
   mal_write(&w,
-            "# HELP malha_check_healthy 1 when no error was found.\n# TYPE malha_check_healthy "
-            "gauge\nmalha_check_healthy %d\n",
-            mal_health_worst(h) < MAL_SEV_ERROR);
+            "# HELP malha_check_rules_judged Rules that there was something to judge by.\n"
+            "# TYPE malha_check_rules_judged gauge\nmalha_check_rules_judged %d\n",
+            mal_health_judged(h));
+  if (mal_health_judged(h)) /* unknown is not 1 */
+    mal_write(&w,
+              "# HELP malha_check_healthy 1 when no error was found.\n# TYPE malha_check_healthy "
+              "gauge\nmalha_check_healthy %d\n",
+              mal_health_worst(h) < MAL_SEV_ERROR);
   mal_write(&w, "# HELP malha_check_findings Findings by rule and severity; 0 where the rule was judged and nothing "
                 "found.\n# TYPE malha_check_findings gauge\n");
   for (int r = 0; r < MAL_RULES; r++)

@@ -169,6 +169,10 @@ static void judge_collective(mal_health *h, mal_bench *b) {
     return;
   }
   b->expected = mal_expected_busbw(&m, b->collective, b->ranks, nodes, top->bytes);
+  if (b->either) {
+    double other = mal_expected_busbw(&m, MAL_ALL_TO_ALL, b->ranks, nodes, top->bytes);
+    if (other < b->expected) b->expected = other;
+  }
   if (top->bytes < large_bytes && b->tool[0] != 't') {
     b->why = _("messages are too small to judge");
     return;

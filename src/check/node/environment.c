@@ -1,5 +1,5 @@
-/* Environment variables that slow NCCL down or are left from debugging. Names and defaults: catalog/checks/nccl_env.csv. */
-#include "check/node/health.h"
+/* What environment variables slow NCCL down or are left from debugging; log_environment.c reads them. Names and defaults: catalog/checks/nccl_env.csv. */
+#include "check/node/log.h"
 #include "core/suggest.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -250,46 +250,6 @@ static void judge(mal_health *h, const char *name, const char *value, mal_eviden
              _("a misspelt name has no effect"), _("correct the name, or unset it"));
 }
 
-/* "NCCL_X=1", "export NCCL_X=1", "-x NCCL_X=1" of an mpirun line. */
-static int assignments(mal_health *h, const char *line, mal_evidence from) {
-  static const char *const starts[] = {"NCCL_", "CUDA_", "TORCH_", "PYTORCH_", "FI_", "OMP_NUM", "UCX_"};
-  int found = 0;
-  for (const char *at = line; *at;) {
-    at += strspn(at, " \t;'\"");
-    size_t n = strcspn(at, " \t=");
-    bool name = at[n] == '=' && n > 3 && n < 64;
-    for (size_t i = 0; name && i < n; i++)
-      name = isupper((unsigned char)at[i]) || isdigit((unsigned char)at[i]) || at[i] == '_';
-    bool of_interest = false;
-    for (size_t i = 0; name && i < sizeof starts / sizeof *starts; i++)
-      of_interest = of_interest || mal_starts(at, starts[i]);
-    if (of_interest) {
-      char key[72], value[256];
-      size_t m = strcspn(at + n + 1, " \t'\"");
-      snprintf(key, sizeof key, "%.*s", (int)n, at);
-      snprintf(value, sizeof value, "%.*s", (int)(m < 255 ? m : 255), at + n + 1);
-      mal_note_variable(h, key, value, from);
-      found += mal_starts(key, "NCCL_") || mal_starts(key, "CUDA_") || mal_starts(key, "TORCH_");
-    }
-    at += strcspn(at, " \t");
-  }
-  return found;
-}
-
-bool mal_read_environment_file(mal_health *h, const mal_paste *p) {
-  if (strstr(p->text, "busbw_gbs")) return false; /* a table, whose cells tell of settings */
-  if (!strstr(p->text, "NCCL_") && !strstr(p->text, "CUDA_") && !strstr(p->text, "TORCH_")) return false;
-  mal_lines l = mal_lines_of(p);
-  int found = 0;
-  while (mal_lines_next(&l)) {
-    if (l.length > 8192 || !strchr(l.line, '=') || strstr(l.line, "NCCL INFO")) continue;
-    found += assignments(h, l.line, (mal_evidence){p->file, l.number});
-  }
-  mal_lines_end(&l);
-  if (found) h->judged[MAL_RULE_ENVIRONMENT] = true;
-  return found > 0;
-}
-
 void mal_health_environment(mal_health *h, char **environment) {
   h->judged[MAL_RULE_ENVIRONMENT] = true;
   for (int i = 0; environment && environment[i]; i++) {
@@ -299,24 +259,46 @@ void mal_health_environment(mal_health *h, char **environment) {
     const char *equals = strchr(p.text, '=');
     if (!equals || equals - p.text > 64) continue;
     mal_note_variable(h, mal_trimmed(h->arena, p.text, (size_t)(equals - p.text)), equals + 1,
-                      (mal_evidence){p.file, 0});
+                      (mal_evidence){p.file, 0}, false);
   }
 }
 
-enum { VARIABLES_MAX = 4096 };
+enum { VARIABLES_MAX = 4096, VARIABLE_SLOTS = 16384 };
 
-void mal_note_variable(mal_health *h, const char *name, const char *value, mal_evidence from) {
-  for (int i = 0; i < h->n_variables; i++) { /* every rank of a log says it again */
-    const mal_variable *v = &h->variables[i];
-    if (strcmp(v->name, name) == 0 && strcmp(v->value, value) == 0 && v->from.file == from.file) return;
+static unsigned slot_of(const mal_health *h, const char *name, const char *value, const char *file) {
+  uint64_t hash = mal_log_hash(mal_log_hash((uint64_t)(uintptr_t)file, name, true), value, true);
+  for (unsigned at = (unsigned)(hash % VARIABLE_SLOTS);; at = (at + 1) % VARIABLE_SLOTS) {
+    const mal_variable *v = h->variable_of[at] ? &h->variables[h->variable_of[at] - 1] : NULL;
+    if (!v || (v->from.file == file && strcmp(v->name, name) == 0 && strcmp(v->value, value) == 0)) return at;
+  }
+}
+
+void mal_forget_variable(mal_health *h, const char *name, const char *file) {
+  for (int i = 0; i < h->n_variables; i++)
+    if (h->variables[i].from.file == file && strcmp(h->variables[i].name, name) == 0) h->variables[i].gone = true;
+}
+
+void mal_note_variable(mal_health *h, const char *name, const char *value, mal_evidence from, bool replaces) {
+  if (!h->variable_of) h->variable_of = MAL_ARRAY(h->arena, int, VARIABLE_SLOTS);
+  unsigned slot = slot_of(h, name, value, from.file);
+  mal_variable *known = h->variable_of[slot] ? &h->variables[h->variable_of[slot] - 1] : NULL;
+  if (known && !known->gone) return; /* every rank of a log says it again */
+  if (replaces) mal_forget_variable(h, name, from.file);
+  if (known) {
+    known->gone = false;
+    known->from = from;
+    return;
   }
   int n = h->n_variables;
   if (n >= VARIABLES_MAX) return;
   if ((n & (n - 1)) == 0)
     h->variables = mal_grow(h->arena, h->variables, (size_t)n, n ? 2 * (size_t)n : 1, sizeof *h->variables);
-  h->variables[h->n_variables++] = (mal_variable){mal_copy(h->arena, name), mal_copy(h->arena, value), from};
+  h->variables[h->n_variables++] =
+      (mal_variable){.name = mal_copy(h->arena, name), .value = mal_copy(h->arena, value), .from = from};
+  h->variable_of[slot] = h->n_variables;
 }
 
 void mal_judge_environment(mal_health *h) {
-  for (int i = 0; i < h->n_variables; i++) judge(h, h->variables[i].name, h->variables[i].value, h->variables[i].from);
+  for (int i = 0; i < h->n_variables; i++)
+    if (!h->variables[i].gone) judge(h, h->variables[i].name, h->variables[i].value, h->variables[i].from);
 }

@@ -1,6 +1,11 @@
-#include "check/node/health.h"
+#include "check/node/log.h"
 #include "core/catalog.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 const char *const mal_severity_name[] = {"note", "warning", "error"};
 _Static_assert(sizeof mal_severity_name / sizeof *mal_severity_name == MAL_SEVERITIES, "one name a severity");
@@ -104,22 +109,50 @@ static void *room_for_one(mal_arena *a, void *list, int n, size_t size) {
   return (n & (n - 1)) == 0 ? mal_grow(a, list, (size_t)n, n ? 2 * (size_t)n : 1, size) : list;
 }
 
-enum { FINDINGS_MAX = 1000, BENCHES_MAX = 20000 };
+enum { FINDINGS_MAX = 1000, FINDING_SLOTS = 4096, BENCHES_MAX = 20000 };
+
+static unsigned slot_of(const mal_health *h, mal_rule rule, const char *device, const char *what) {
+  uint64_t hash = mal_log_hash(mal_log_hash((uint64_t)rule, device, true), what, true);
+  for (unsigned at = (unsigned)(hash % FINDING_SLOTS);; at = (at + 1) % FINDING_SLOTS) {
+    const mal_finding *f = h->finding_of[at] ? &h->findings[h->finding_of[at] - 1] : NULL;
+    if (!f || (f->rule == rule && strcmp(f->device, device) == 0 && strcmp(f->what, what) == 0)) return at;
+  }
+}
+
+int mal_find_number(const mal_health *h, const mal_finding *f) {
+  bool mine = h->findings && f >= h->findings && f < h->findings + h->n_findings;
+  return mine ? (int)(f - h->findings) : -1;
+}
+
+void mal_find_again(mal_health *h, int number, mal_evidence from) {
+  if (number < 0 || number >= h->n_findings) {
+    h->left_out++;
+    return;
+  }
+  mal_finding *f = &h->findings[number];
+  if (f->count < INT_MAX) f->count++;
+  f->last = from;
+}
 
 mal_finding *mal_find(mal_health *h, mal_rule rule, mal_severity severity, const char *device, mal_evidence from,
                       const char *what, const char *cause, const char *todo) {
   static mal_finding spilled; /* beyond any use; what is said of it is not kept */
   h->judged[rule] = true;
-  for (int i = 0; i < h->n_findings; i++) { /* the same fault again counts */
-    mal_finding *f = &h->findings[i];
-    if (f->rule != rule || strcmp(f->device, device) != 0 || strcmp(f->what, what) != 0) continue;
-    f->count++;
-    return f;
+  if (!h->finding_of) h->finding_of = MAL_ARRAY(h->arena, int, FINDING_SLOTS);
+  unsigned slot = slot_of(h, rule, device, what);
+  if (h->finding_of[slot]) { /* the same fault again counts */
+    mal_find_again(h, h->finding_of[slot] - 1, from);
+    return &h->findings[h->finding_of[slot] - 1];
   }
-  if (h->n_findings >= FINDINGS_MAX) return &spilled;
+  if (h->n_findings >= FINDINGS_MAX) {
+    h->left_out++;
+    return &spilled;
+  }
   h->findings = room_for_one(h->arena, h->findings, h->n_findings, sizeof *h->findings);
   mal_finding *f = &h->findings[h->n_findings++];
-  *f = (mal_finding){.rule = rule, .severity = severity, .from = from, .count = 1, .damage = mal_no_damage};
+  h->finding_of[slot] = h->n_findings;
+  *f = (mal_finding){
+      .rule = rule, .severity = severity, .from = from, .last = from, .count = 1, .damage = mal_no_damage};
   f->device = mal_copy(h->arena, device);
   f->what = mal_copy(h->arena, what);
   f->cause = mal_copy(h->arena, cause);
@@ -174,29 +207,7 @@ bool mal_collective_named(const char *name, mal_collective *c, bool *rooted, con
   return false;
 }
 
-static const struct {
-  const char *what;
-  const char *marker; /* no such log is without it; NULL: the reader looks itself */
-  mal_log_reader *read;
-} kinds[] = {
-    {"nccl-tests", "busbw", mal_read_nccl_tests},         {"nccl-tests", " float ", mal_read_nccl_tests},
-    {"nccl-tests", "_perf", mal_read_nccl_tests},         {"all_reduce_bench.py", "GBps", mal_read_torch_bench},
-    {"NCCL_DEBUG=INFO", "NCCL ", mal_read_nccl_log},      {"perftest (ib_write_bw)", "#bytes", mal_read_perftest},
-    {"fio (JSON)", "\"fio version\"", mal_read_fio_json}, {"fio", "BW=", mal_read_fio_text},
-    {"nvbandwidth", "memcpy", mal_read_nvbandwidth},      {"gdsio", "XferType", mal_read_gdsio},
-    {"kernel log", "NVRM", mal_read_kernel_log},          {"kernel log", "nvidia-peermem", mal_read_kernel_log},
-    {"kernel log", "Xid (", mal_read_kernel_log},         {"Fabric Manager log", "[tid ", mal_read_fabric_manager},
-    {"environment", "=", mal_read_environment_file},      {"table of results", "busbw_gbs", mal_read_results_csv},
-};
-enum { KINDS = sizeof kinds / sizeof *kinds };
-
-const char *mal_health_kinds(mal_arena *a) {
-  mal_writing w = {.arena = a};
-  mal_write(&w, "%s", mal_topology_kinds(a));
-  for (int i = 0; i < KINDS; i++)
-    if (i == 0 || strcmp(kinds[i].what, kinds[i - 1].what) != 0) mal_write(&w, ", %s", kinds[i].what);
-  return w.text;
-}
+const char *mal_health_kinds(mal_arena *a) { return mal_print(a, "%s, %s", mal_topology_kinds(a), mal_log_kinds(a)); }
 
 static void note_input(mal_health *h, const char *file, const char *what) {
   const char *text = mal_print(h->arena, "%s (%s)", file, what);
@@ -206,29 +217,122 @@ static void note_input(mal_health *h, const char *file, const char *what) {
   h->inputs[h->n_inputs++] = text;
 }
 
-mal_status mal_health_read(mal_health *h, const mal_paste *p, mal_error *e) {
-  bool listing, any = false;
-  (void)e;
-  h->log_bytes += (int64_t)p->length;
+/* The listings of a node in the text, and whether there was any. */
+static bool read_listings(mal_health *h, const mal_paste *p) {
+  bool listing;
   int before = h->topology.n_sources;
   mal_topology_read(&h->topology, p, &listing);
   h->has_topology = h->has_topology || listing;
   for (int i = before; i < h->topology.n_sources; i++) note_input(h, p->file, h->topology.sources[i].what);
-  mal_log_reader *last = NULL;
-  for (int i = 0; i < KINDS; i++) {
-    if (kinds[i].read == last ||
-        (kinds[i].marker && !memmem(p->text, p->length, kinds[i].marker, strlen(kinds[i].marker))))
-      continue;
-    if (!kinds[i].read(h, p)) continue;
-    last = kinds[i].read;
-    note_input(h, p->file, kinds[i].what);
-    any = true;
-  }
-  if (!listing && !any) {
-    h->unread = room_for_one(h->arena, h->unread, h->n_unread, sizeof *h->unread);
-    h->unread[h->n_unread++] = p->file;
-  }
+  return listing;
+}
+
+static void not_read(mal_health *h, const char *file) {
+  h->unread = room_for_one(h->arena, h->unread, h->n_unread, sizeof *h->unread);
+  h->unread[h->n_unread++] = file;
+}
+
+mal_status mal_health_read(mal_health *h, const mal_paste *p, mal_error *e) {
+  (void)e;
+  h->log_bytes += (int64_t)p->length;
+  bool listing = read_listings(h, p);
+  mal_log_reading *r = mal_logs_begin(h, p);
+  mal_logs_feed(r, p->text, p->length);
+  if (!mal_logs_end(r, p, note_input) && !listing) not_read(h, p->file);
   return MAL_OK;
+}
+
+enum { HEAD_BYTES = MAL_LISTING_BYTES, PIECE_BYTES = 1 << 20, LINE_BYTES_MOST = 1 << 24 };
+
+/* Reads until `room` is full or the file ends; the bytes read, -1 on an error. */
+static ssize_t fill(int fd, char *to, size_t room) {
+  size_t used = 0;
+  while (used < room) {
+    ssize_t n = read(fd, to + used, room - used);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    used += (size_t)n;
+  }
+  return (ssize_t)used;
+}
+
+static size_t after_last_newline(const char *text, size_t length) {
+  const char *last = memrchr(text, '\n', length);
+  return last ? (size_t)(last - text) + 1 : 0;
+}
+
+/* The rest of a long log, of which `room` holds the `left` bytes of a line begun. */
+static mal_status read_pieces(mal_health *h, mal_log_reading *r, int fd, const char *file, char *room, size_t size,
+                              size_t left, mal_error *e) {
+  for (;;) {
+    ssize_t n = fill(fd, room + left, size - left);
+    if (n < 0) return mal_fail(e, MAL_FAULT, _("%s: reading failed: %s."), file, strerror(errno));
+    h->log_bytes += n;
+    size_t length = left + (size_t)n, whole = after_last_newline(room, length);
+    bool last = length < size;
+    if (last || !whole) whole = length; /* of a line longer than the room each piece is a line */
+    mal_logs_feed(r, room, mal_text_clean(room, whole));
+    if (last) return MAL_OK;
+    left = length - whole;
+    memmove(room, room + whole, left);
+  }
+}
+
+static mal_status read_long(mal_health *h, mal_arena *a, int fd, const char *file, char *head, mal_error *e) {
+  size_t whole = after_last_newline(head, HEAD_BYTES), left = HEAD_BYTES - whole;
+  char *room = mal_alloc(a, LINE_BYTES_MOST + 1);
+  mal_paste p;
+  if (!whole) whole = HEAD_BYTES, left = 0;
+  memcpy(room, head + whole, left);
+  mal_paste_make(a, file, head, whole, &p);
+  h->log_bytes += HEAD_BYTES;
+  bool listing = read_listings(h, &p);
+  mal_log_reading *r = mal_logs_begin(h, &p);
+  mal_logs_feed(r, p.text, p.length);
+  mal_status s = read_pieces(h, r, fd, file, room, left > PIECE_BYTES / 2 ? LINE_BYTES_MOST : PIECE_BYTES, left, e);
+  if (s != MAL_OK) return s;
+  mal_paste all = {0};
+  bool again = fd != STDIN_FILENO && mal_logs_need_all(r);
+  if (again) s = mal_paste_load(a, file, &all, e);
+  all.file = p.file;
+  if (s == MAL_OK && !mal_logs_end(r, again ? &all : NULL, note_input) && !listing) not_read(h, p.file);
+  return s;
+}
+
+mal_status mal_health_read_file(mal_health *h, const char *file, mal_error *e) {
+  mal_arena text; /* what is read, which findings copy from */
+  mal_paste p;
+  mal_status s;
+  int fd = strcmp(file, "-") == 0 ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  struct stat what;
+  bool readable = fd >= 0 && fstat(fd, &what) == 0 && (fd == STDIN_FILENO || S_ISREG(what.st_mode)),
+       is_long = readable && !(S_ISREG(what.st_mode) && what.st_size <= HEAD_BYTES);
+  const char *name = fd == STDIN_FILENO ? _("standard input") : mal_copy(h->arena, file);
+  mal_arena_init(&text);
+  ssize_t n = 0;
+  char *head = NULL;
+  if (is_long) {
+    head = mal_alloc(&text, HEAD_BYTES + 1);
+    n = fill(fd, head, HEAD_BYTES);
+  }
+  if (is_long && n >= 0 && mal_text_other(head, (size_t)n)) {
+    s = mal_fail(e, MAL_BAD, _("%s is %s."), name, mal_text_other(head, (size_t)n));
+  } else if (is_long && fd == STDIN_FILENO && n == HEAD_BYTES && mal_text_is_wide(head, (size_t)n)) {
+    s = mal_fail(e, MAL_BAD, _("%s: UTF-16 of this length cannot be read from a pipe. Save it to a file."), name);
+  } else if (is_long && n == HEAD_BYTES && !mal_text_is_wide(head, (size_t)n)) {
+    s = read_long(h, &text, fd, fd == STDIN_FILENO ? name : file, head, e);
+  } else if (is_long && fd == STDIN_FILENO && n >= 0 && n < HEAD_BYTES) { /* short after all */
+    mal_paste_make(&text, name, head, (size_t)n, &p);
+    s = mal_health_read(h, &p, e);
+  } else { /* short, wide, or not readable: which is told */
+    s = mal_paste_load(&text, file, &p, e);
+    p.file = name;
+    if (s == MAL_OK) s = mal_health_read(h, &p, e);
+  }
+  if (fd > STDIN_FILENO) close(fd);
+  mal_arena_free(&text);
+  return s;
 }
 
 /* Servers are built with fewer NICs than the GPU's default one: a node of the catalogue with this GPU and as many NICs as were found. */
@@ -311,6 +415,12 @@ mal_severity mal_health_worst(const mal_health *h) {
   for (int i = 0; i < h->n_findings; i++)
     if (h->findings[i].severity > worst) worst = h->findings[i].severity;
   return worst;
+}
+
+int mal_health_judged(const mal_health *h) {
+  int n = 0;
+  for (int r = 0; r < MAL_RULES; r++) n += h->judged[r];
+  return n;
 }
 
 int mal_health_count(const mal_health *h, mal_severity severity) {

@@ -69,8 +69,8 @@ typedef struct mal_finding {
   mal_severity severity;
   const char *device; /* "GPU3", "mlx5_1"; "" */
   const char *what, *cause, *todo;
-  mal_evidence from;
-  int count; /* of the same: on other devices or lines */
+  mal_evidence from, last; /* last: the last line of those counted */
+  int count;               /* of the same: on other devices or lines */
   mal_damage damage;
   bool costed;
   double busbw[2];  /* all-reduce of 1 GiB over the node's GPUs (or two nodes, for NICs): before, after; bytes/s */
@@ -92,6 +92,7 @@ typedef struct mal_bench { /* one table of one log */
   const char *file, *tool, *what; /* what: "all_reduce", "read", "host_to_device_memcpy_ce" */
   mal_collective collective;
   bool is_collective;    /* one that the model prices */
+  bool either;           /* an all-gather or an all-to-all, the log does not say which */
   bool rooted;           /* reduce, broadcast: busbw = algbw */
   int64_t ranks, nodes;  /* 0 not said; ranks also from busbw/algbw */
   const char *gpu;       /* product name; NULL */
@@ -104,6 +105,7 @@ typedef struct mal_bench { /* one table of one log */
   bool no_nvls, no_p2p; /* said so: NCCL_NVLS_ENABLE=0, NCCL_P2P_DISABLE=1 */
   const char *said;     /* of a table of results: its own verdict */
   const char *device;   /* NIC, drive */
+  double best;          /* its highest busbw, where its reader keeps count; 0 */
   double rate;          /* line rate, bytes/s; 0 */
   double expected;      /* at its largest point; 0 not judged */
   int verdict;          /* -1 not judged, 0 healthy, 1 unhealthy */
@@ -120,10 +122,13 @@ typedef struct mal_health {
   const char *machine_why; /* how it is known */
   mal_finding *findings;
   int n_findings;
+  int *finding_of;  /* findings by hash of rule, device and words; number + 1 */
+  int64_t left_out; /* lines whose findings are not kept: there are too many different ones */
   mal_bench *benches;
   int n_benches;
   struct mal_variable *variables; /* of environments, in the order they were read */
   int n_variables;
+  int *variable_of;       /* variables by hash; number + 1 */
   mal_csv tables[3];      /* of catalog/checks, read when first asked for */
   bool judged[MAL_RULES]; /* something was there to judge */
   const char **inputs;    /* "FILE: nvidia-smi topo -m" */
@@ -137,6 +142,8 @@ void mal_health_init(mal_health *h, mal_arena *a);
 /* One pasted file, or a log: listings of a node, nccl-tests, NCCL, perftest, fio, nvbandwidth, gdsio, dmesg, Fabric Manager, env, a
  * table of results (CSV). A file may hold several. What is of none goes to h->unread. */
 mal_status mal_health_read(mal_health *h, const mal_paste *p, mal_error *e);
+/* The same of a file of any length, "-" standard input: what is longer than a listing may be is read in pieces and not kept. */
+mal_status mal_health_read_file(mal_health *h, const char *file, mal_error *e);
 /* This machine; and watching it: sample once a second, then end, which lets the rules judge the worst that was seen. */
 mal_status mal_health_live(mal_health *h, mal_error *e);
 typedef struct mal_watch mal_watch;
@@ -148,6 +155,7 @@ void mal_health_environment(mal_health *h, char **environment);
 /* After the last file: judges everything. on: the machine as it should be, NULL to take what was found. */
 mal_status mal_health_judge(mal_health *h, const char *on, mal_error *e);
 mal_severity mal_health_worst(const mal_health *h); /* NOTE when there is nothing */
+int mal_health_judged(const mal_health *h);         /* rules that there was something to judge by */
 int mal_health_count(const mal_health *h, mal_severity severity);
 /* What the log kinds are, for messages. */
 const char *mal_health_kinds(mal_arena *a);
@@ -157,6 +165,9 @@ typedef enum mal_check_table { MAL_TABLE_XID, MAL_TABLE_SXID, MAL_TABLE_NCCL_ENV
 const mal_csv *mal_health_table(mal_health *h, mal_check_table t); /* without rows where the catalogue lacks it */
 mal_finding *mal_find(mal_health *h, mal_rule rule, mal_severity severity, const char *device, mal_evidence from,
                       const char *what, const char *cause, const char *todo);
+int mal_find_number(const mal_health *h, const mal_finding *f); /* -1 where it was not kept */
+/* The same finding on another line; number -1: one that was not kept. */
+void mal_find_again(mal_health *h, int number, mal_evidence from);
 mal_bench *mal_health_bench(mal_health *h, mal_bench_kind kind, const char *file, const char *tool, const char *what,
                             int line);
 mal_bench_point *mal_bench_add(mal_health *h, mal_bench *b);
@@ -168,19 +179,19 @@ void mal_judge_nics(mal_health *h);
 void mal_judge_benches(mal_health *h);
 void mal_cost_findings(mal_health *h);
 
-/* Readers of logs: true when the file is of that kind. */
+/* Readers of whole files: true when the file is of that kind. Those of lines are in log.h. */
 typedef bool mal_log_reader(mal_health *h, const mal_paste *p);
-mal_log_reader mal_read_nccl_tests, mal_read_torch_bench, mal_read_nccl_log, mal_read_perftest, mal_read_fio_json,
-    mal_read_fio_text, mal_read_nvbandwidth, mal_read_gdsio, mal_read_kernel_log, mal_read_fabric_manager,
-    mal_read_environment_file, mal_read_results_csv;
+mal_log_reader mal_read_fio_json, mal_read_results_csv;
 
 /* The GPU, node and count of nodes that a benchmark ran on, as it should be; false when not known. */
 bool mal_bench_machine(mal_health *h, const mal_bench *b, mal_machine *m);
 typedef struct mal_variable {
   const char *name, *value;
   mal_evidence from;
+  bool gone; /* unset, or set again, further down in the same file */
 } mal_variable;
-/* Notes a variable; mal_judge_environment judges it once all files are read. */
-void mal_note_variable(mal_health *h, const char *name, const char *value, mal_evidence from);
+/* Notes a variable; mal_judge_environment judges it once all files are read. replaces: what this file set it to before is gone. */
+void mal_note_variable(mal_health *h, const char *name, const char *value, mal_evidence from, bool replaces);
+void mal_forget_variable(mal_health *h, const char *name, const char *file);
 void mal_judge_environment(mal_health *h);
 #endif

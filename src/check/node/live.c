@@ -109,13 +109,17 @@ void mal_watch_end(mal_health *h, mal_watch *w) {
       mal_know(d, MAL_F_THROTTLE, s->bits & ~(unsigned)MAL_SLOW_IDLE, watched);
       mal_know(d, MAL_F_UTIL, s->util_sum / w->samples, watched);
       if (s->util_sum / w->samples > 0.5) mal_know(d, MAL_F_SM_CLOCK, s->clock_least, watched);
-      grown(h, MAL_RULE_PCIE_LINK, d, _("PCIe replays"), s->replays, mal_fact_number(d, MAL_F_REPLAYS, 0),
-            _("a PCIe link with a bad signal"), _("reseat the card or its riser"));
-      grown(h, MAL_RULE_NVLINK_ERRORS, d, _("NVLink errors"), s->link_errors, link_errors(d),
-            _("an NVLink with a bad signal"), _("reset the GPU; reseat; call for service"));
+      if (mal_known(d, MAL_F_REPLAYS))
+        grown(h, MAL_RULE_PCIE_LINK, d, _("PCIe replays"), s->replays, mal_fact_number(d, MAL_F_REPLAYS, 0),
+              _("a PCIe link with a bad signal"), _("reseat the card or its riser"));
+      if (d->n_links)
+        grown(h, MAL_RULE_NVLINK_ERRORS, d, _("NVLink errors"), s->link_errors, link_errors(d),
+              _("an NVLink with a bad signal"), _("reset the GPU; reseat; call for service"));
     }
     for (int k = 0; d->kind == MAL_PART_NIC && k < 4; k++)
-      grown(h, MAL_RULE_PORT_ERRORS, d, watched_counters[k], s->counters[k], mal_counter_of(d, watched_counters[k], 0),
-            _("a bad cable, dirty fibre or failing transceiver"), _("swap cable and transceiver"));
+      if (mal_counter_of(d, watched_counters[k], -1) >= 0)
+        grown(h, MAL_RULE_PORT_ERRORS, d, watched_counters[k], s->counters[k],
+              mal_counter_of(d, watched_counters[k], 0), _("a bad cable, dirty fibre or failing transceiver"),
+              _("swap cable and transceiver"));
   }
 }

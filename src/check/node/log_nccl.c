@@ -1,6 +1,7 @@
 /* Logs of NCCL_DEBUG=INFO. Words are those of NCCL 2.4 to 2.30: src/transport, src/init.cc, src/misc. Logs may have millions of lines:
  * one pass, few tests a line. */
-#include "check/node/health.h"
+#include "check/node/log.h"
+#include "core/words.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +9,11 @@
 typedef struct nccl_log {
   mal_health *h;
   const mal_paste *p;
-  int64_t p2p, shm, net, net_gdr, socket, other; /* channels by transport */
-  int first_shm, first_net, first_socket;        /* lines */
+  int64_t lines;
+  const mal_words *words; /* of `warnings` */
+  mal_log_memo memo;
+  int64_t p2p, shm, net, net_gdr, socket, unknown; /* channels by transport */
+  int first_shm, first_net, first_socket;          /* lines */
   int version_line, network_line, nvls_line, no_nvls_line, ib_line, plugin_line;
   const char *network, *no_nvls;
   int rings, coll_channels, nvls_channels;
@@ -37,7 +41,7 @@ static void channel(nccl_log *n, const char *text, int line) {
     else if (!n->first_net)
       n->first_net = line;
   } else {
-    n->other++;
+    n->unknown++;
   }
 }
 
@@ -91,15 +95,37 @@ static const struct {
      N_("different containers on the nodes"), N_("use one image on all nodes")},
 };
 
+_Static_assert(sizeof warnings / sizeof *warnings <= MAL_WORDS_MAX, "a bit a row");
+
 static bool warned(nccl_log *n, const char *text, int line) {
-  for (size_t i = 0; i < sizeof warnings / sizeof *warnings; i++) {
-    if (!strstr(text, warnings[i].words)) continue;
-    mal_finding *f = mal_find(n->h, warnings[i].rule, warnings[i].severity, "", at_line(n, line), _(warnings[i].what),
-                              _(warnings[i].cause), _(warnings[i].todo));
-    if (i == 0) f->damage.no_nvlink = true;
-    return true;
+  enum { ROWS = sizeof warnings / sizeof *warnings };
+  if (!n->words) {
+    const char *words[ROWS];
+    for (size_t i = 0; i < ROWS; i++) words[i] = warnings[i].words;
+    n->words = mal_words_make(n->h->arena, words, ROWS);
   }
-  return false;
+  uint64_t hits = mal_words_in(n->words, text, strlen(text));
+  if (!hits) return false;
+  int i = __builtin_ctzll(hits);
+  uint64_t key = mal_log_hash((uint64_t)i, "known", true);
+  if (mal_log_again(n->h, &n->memo, key, at_line(n, line))) return true;
+  mal_finding *f = mal_find(n->h, warnings[i].rule, warnings[i].severity, "", at_line(n, line), _(warnings[i].what),
+                            _(warnings[i].cause), _(warnings[i].todo));
+  if (i == 0) f->damage.no_nvlink = true;
+  mal_log_note(n->h, &n->memo, key, f);
+  return true;
+}
+
+/* Warnings that differ in their numbers only are one. */
+static void warn(nccl_log *n, const char *text, int line) {
+  n->h->judged[MAL_RULE_NCCL_ERRORS] = true;
+  if (warned(n, text, line)) return;
+  uint64_t key = mal_log_hash(0, text, false);
+  if (mal_log_again(n->h, &n->memo, key, at_line(n, line))) return;
+  mal_log_note(n->h, &n->memo, key,
+               mal_find(n->h, MAL_RULE_NCCL_ERRORS, MAL_SEV_WARNING, "", at_line(n, line),
+                        mal_print(n->h->arena, _("NCCL warns: %.160s"), text), _("NCCL says what it could not do"),
+                        _("read the lines before it in the log of the same rank")));
 }
 
 /* "NCCL_P2P_DISABLE set by environment to 1." */
@@ -114,12 +140,33 @@ static void setting(nccl_log *n, const char *text, int line) {
   snprintf(key, sizeof key, "%.*s", (int)(set - name), name);
   snprintf(value, sizeof value, "%s", set + strlen(" set by environment to "));
   for (size_t i = strlen(value); i > 0 && (value[i - 1] == '.' || value[i - 1] == ' '); i--) value[i - 1] = 0;
-  mal_note_variable(n->h, key, value, at_line(n, line));
+  mal_note_variable(n->h, key, value, at_line(n, line), false);
 }
 
-static void info(nccl_log *n, const char *text, int line) {
-  const char *at;
-  if (mal_starts(text, "Channel ")) {
+static void no_gpudirect(nccl_log *n, const char *text, int line) {
+  const char *hca = strstr(text, "HCA");
+  mal_find(n->h, MAL_RULE_GPUDIRECT, MAL_SEV_ERROR, "", at_line(n, line),
+           mal_print(n->h->arena, _("GPU Direct RDMA disabled%s%s"), hca ? " " : "", hca ? hca : ""),
+           _("the module nvidia-peermem is not loaded, or the kernel and driver lack dma-buf"),
+           _("modprobe nvidia-peermem, or a kernel of 5.12 or later with the open driver"))
+      ->damage.nic = 0.5;
+}
+
+static void count_channels(nccl_log *n, const char *text) {
+  n->coll_channels = atoi(text);
+  const char *nvls = strstr(text, " nvls channels");
+  while (nvls && nvls > text && (isdigit((unsigned char)nvls[-1]))) nvls--;
+  if (nvls) n->nvls_channels = atoi(nvls);
+}
+
+static void count_ranks(nccl_log *n, const char *text) {
+  const char *ranks = strstr(text, " nranks "), *nodes = strstr(text, " nNodes ");
+  if (ranks && atoi(ranks + 8) > n->ranks) n->ranks = atoi(ranks + 8);
+  if (nodes && atoi(nodes + 8) > n->nodes) n->nodes = atoi(nodes + 8);
+}
+
+static void info(nccl_log *n, const char *text, int line, uint64_t words) {
+  if (words & MAL_W(VIA) && mal_starts(text, "Channel ")) {
     channel(n, text, line);
   } else if (mal_starts(text, "NVLS multicast support is ")) {
     bool not_there = strstr(text, "not available") != NULL;
@@ -129,27 +176,16 @@ static void info(nccl_log *n, const char *text, int line) {
       n->network = mal_trimmed(n->h->arena, text + 14, strlen(text + 14));
       n->network_line = line;
     }
-  } else if (strstr(text, "GPU Direct RDMA Disabled")) {
-    const char *hca = strstr(text, "HCA");
+  } else if (words & MAL_W(GDR)) {
+    if (!strstr(text, "GPU Direct RDMA Disabled") && !strstr(text, "GPU Direct RDMA Enabled")) return;
     n->h->judged[MAL_RULE_GPUDIRECT] = true;
-    mal_find(n->h, MAL_RULE_GPUDIRECT, MAL_SEV_ERROR, "", at_line(n, line),
-             mal_print(n->h->arena, _("GPU Direct RDMA disabled%s%s"), hca ? " " : "", hca ? hca : ""),
-             _("the module nvidia-peermem is not loaded, or the kernel and driver lack dma-buf"),
-             _("modprobe nvidia-peermem, or a kernel of 5.12 or later with the open driver"))
-        ->damage.nic = 0.5;
-  } else if (strstr(text, "GPU Direct RDMA Enabled")) {
-    n->h->judged[MAL_RULE_GPUDIRECT] = true;
-  } else if (strstr(text, " set by environment to ")) {
+    if (strstr(text, "GPU Direct RDMA Disabled")) no_gpudirect(n, text, line);
+  } else if (words & MAL_W(SET)) {
     setting(n, text, line);
-  } else if (strstr(text, " coll channels, ")) {
-    n->coll_channels = atoi(text);
-    const char *nvls = strstr(text, " nvls channels");
-    while (nvls && nvls > text && (isdigit((unsigned char)nvls[-1]))) nvls--;
-    if (nvls) n->nvls_channels = atoi(nvls);
-  } else if ((at = strstr(text, " nranks "))) {
-    if (atoi(at + 8) > n->ranks) n->ranks = atoi(at + 8);
-    const char *nodes = strstr(text, " nNodes ");
-    if (nodes && atoi(nodes + 8) > n->nodes) n->nodes = atoi(nodes + 8);
+  } else if (words & MAL_W(CHANNELS)) {
+    count_channels(n, text);
+  } else if (words & MAL_W(NRANKS)) {
+    count_ranks(n, text);
   } else if (mal_starts(text, "NET/IB : No device") || mal_starts(text, "Failed to open libibverbs")) {
     n->ib_line = line;
     warned(n, text, line);
@@ -160,7 +196,7 @@ static void info(nccl_log *n, const char *text, int line) {
 
 static void judge_transports(nccl_log *n) {
   mal_health *h = n->h;
-  int64_t all = n->p2p + n->shm + n->net + n->socket + n->other;
+  int64_t all = n->p2p + n->shm + n->net + n->socket + n->unknown;
   if (!all) return;
   h->judged[MAL_RULE_NCCL_TRANSPORT] = true;
   bool nvlink = n->nvls_line || n->no_nvls_line || (h->has_machine && h->machine.node->nvlink_domain > 1) ||
@@ -220,31 +256,30 @@ static void judge_network(nccl_log *n) {
         ->damage.no_nvls = true;
 }
 
-bool mal_read_nccl_log(mal_health *h, const mal_paste *p) {
-  nccl_log n = {.h = h, .p = p};
-  mal_lines l = mal_lines_of(p);
-  int64_t lines = 0;
-  while (mal_lines_next(&l)) {
-    const char *at = strstr(l.line, "NCCL ");
-    if (!at) continue;
-    if (mal_starts(at, "NCCL INFO ")) {
-      lines++;
-      info(&n, at + 10, l.number);
-    } else if (mal_starts(at, "NCCL WARN ")) {
-      lines++;
-      h->judged[MAL_RULE_NCCL_ERRORS] = true;
-      const char *text = at + 10;
-      if (!warned(&n, text, l.number))
-        mal_find(h, MAL_RULE_NCCL_ERRORS, MAL_SEV_WARNING, "", at_line(&n, l.number),
-                 mal_print(h->arena, _("NCCL warns: %.160s"), text), _("NCCL says what it could not do"),
-                 _("read the lines before it in the log of the same rank"));
-    }
-  }
-  mal_lines_end(&l);
-  h->nccl_lines += lines;
-  if (!lines) return false;
-  h->judged[MAL_RULE_NCCL_ERRORS] = true;
-  judge_transports(&n);
-  judge_network(&n);
+static bool nccl_line(const mal_log *log, void *state, const mal_log_line *l) {
+  nccl_log *n = state;
+  const char *at = strstr(l->text, "NCCL INFO ");
+  n->h = log->h;
+  n->p = log->p;
+  n->lines++;
+  if (at)
+    info(n, at + strlen("NCCL INFO "), l->number, l->words);
+  else if ((at = strstr(l->text, "NCCL WARN ")))
+    warn(n, at + strlen("NCCL WARN "), l->number);
+  return false;
+}
+
+static bool nccl_end(const mal_log *log, void *state) {
+  nccl_log *n = state;
+  log->h->nccl_lines += n->lines;
+  log->h->judged[MAL_RULE_NCCL_ERRORS] = true;
+  judge_transports(n);
+  judge_network(n);
   return true;
 }
+
+const mal_log_kind mal_log_nccl = {.what = "NCCL_DEBUG=INFO",
+                                   .wants = MAL_W(INFO) | MAL_W(WARN),
+                                   .state_bytes = sizeof(nccl_log),
+                                   .line = nccl_line,
+                                   .end = nccl_end};

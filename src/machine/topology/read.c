@@ -42,17 +42,14 @@ static void count_by_address(mal_topology *t) {
       t->devices[i].index = by_bus(t, t->devices[i].bus);
 }
 
-/* Pages of text that no listing of a node is as long as: only their beginning may hold one. */
-enum { LISTING_BYTES = 8 << 20 };
-
 void mal_topology_read(mal_topology *t, const mal_paste *p, bool *known) {
   mal_paste part = *p;
   *known = false;
   char was = 0;
-  if (part.length > LISTING_BYTES) {
-    part.length = LISTING_BYTES;
-    was = part.text[LISTING_BYTES];
-    part.text[LISTING_BYTES] = 0;
+  if (part.length > MAL_LISTING_BYTES) {
+    part.length = MAL_LISTING_BYTES;
+    was = part.text[MAL_LISTING_BYTES];
+    part.text[MAL_LISTING_BYTES] = 0;
   }
   for (int i = 0; i < KINDS; i++) {
     if (!strstr(part.text, kinds[i].marker)) continue;
@@ -69,7 +66,7 @@ void mal_topology_read(mal_topology *t, const mal_paste *p, bool *known) {
     mal_topology_merge(t, &one);
     *known = true;
   }
-  if (part.length < p->length) part.text[LISTING_BYTES] = was;
+  if (part.length < p->length) part.text[MAL_LISTING_BYTES] = was;
 }
 
 static const struct {

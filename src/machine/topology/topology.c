@@ -225,10 +225,18 @@ int64_t mal_bus_parse(const char *text) {
   return (int64_t)domain << 16 | (int64_t)bus << 8 | (int64_t)device << 3 | function;
 }
 
+void mal_bus_write(char *text, size_t size, int64_t bus) {
+  if (bus < 0)
+    snprintf(text, size, "?");
+  else
+    snprintf(text, size, "%04x:%02x:%02x.%x", (unsigned)(bus >> 16), (unsigned)(bus >> 8 & 0xff),
+             (unsigned)(bus >> 3 & 0x1f), (unsigned)(bus & 7));
+}
+
 const char *mal_bus_show(mal_arena *a, int64_t bus) {
-  if (bus < 0) return "?";
-  return mal_print(a, "%04x:%02x:%02x.%x", (unsigned)(bus >> 16), (unsigned)(bus >> 8 & 0xff),
-                   (unsigned)(bus >> 3 & 0x1f), (unsigned)(bus & 7));
+  char text[32];
+  mal_bus_write(text, sizeof text, bus);
+  return mal_copy(a, text);
 }
 
 static int by_index(const void *a, const void *b) {

@@ -162,6 +162,9 @@ typedef struct mal_source { /* a file that was read */
   int broken;               /* line where it breaks off, 0 */
 } mal_source;
 
+/* Pages of text that no listing of a node is as long as: only their beginning may hold one. */
+enum { MAL_LISTING_BYTES = 8 << 20 };
+
 enum { MAL_PARTS_MAX = 8192, MAL_LINKS_MAX = 72, MAL_COUNTERS_MAX = 256 };
 
 typedef struct mal_topology {
@@ -209,6 +212,7 @@ void mal_missing(mal_topology *t, const char *format, ...) __attribute__((format
 /* "0000:9b:00.0", "00000000:9B:00.0", "9b:00.0" → a number; -1 when it is none. */
 int64_t mal_bus_parse(const char *text);
 const char *mal_bus_show(mal_arena *a, int64_t bus);
+void mal_bus_write(char *text, size_t size, int64_t bus);
 
 /* Takes over what `from` knows. GPUs are the same by address, UUID or index; NICs by address or name. */
 void mal_topology_merge(mal_topology *into, const mal_topology *from);
