@@ -442,8 +442,9 @@ static void test_xid_of_programs(void **state) {
     mal_arena a;
     mal_health h;
     mal_error e;
-    mal_arena_init(&a);
-    read_text(&a, &h, "dmesg", mal_print(&a, "[1.5] NVRM: Xid (PCI:0000:9b:00): %d, pid=1\n", code));
+    char line[80];
+    snprintf(line, sizeof line, "[1.5] NVRM: Xid (PCI:0000:9b:00): %d, pid=1\n", code);
+    read_text(&a, &h, "dmesg", line);
     assert_ok(mal_health_judge(&h, NULL, &e), e);
     assert_int_equal(h.n_findings, 1);
     if ((mal_health_worst(&h) == MAL_SEV_ERROR) == of_program)
