@@ -63,7 +63,7 @@ command -v python3 >/dev/null && {
 import sys, xml.etree.ElementTree as tree
 suite = tree.parse(sys.argv[1]).getroot().find("testsuite")
 cases = suite.findall("testcase")
-assert int(suite.get("tests")) == len(cases) == 36
+assert int(suite.get("tests")) == len(cases) == 38
 assert int(suite.get("failures")) == sum(c.find("failure") is not None for c in cases) >= 2
 assert int(suite.get("skipped")) == sum(c.find("skipped") is not None for c in cases)
 END

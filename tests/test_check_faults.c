@@ -251,6 +251,79 @@ static const fault faults[] = {
      "storage", "warning", "read", "fio", 0, "dgx-h100"},
     {"a good drive", "  read: IOPS=6200, BW=6200MiB/s (6501MB/s)(60GiB/10001msec)\n", NULL, NULL, NULL, NULL, 0,
      "dgx-h100"},
+    {"links all inactive on one GPU",
+     "GPU 0: Card\n Link 0: 26.562 GB/s\nGPU 1: Card\n\tNVML: Unable to retrieve NVLink information as all links are "
+     "inActive\n",
+     "nvlink-links", "error", "GPU1", "no NVLink is active", 4, NULL},
+    {"links all inactive on all GPUs",
+     "GPU 0: NVIDIA H100 80GB HBM3\nUnable to retrieve NVLink information as all links are inActive\nGPU 1: NVIDIA "
+     "H100 "
+     "80GB HBM3\nUnable to retrieve NVLink information as all links are inActive\n",
+     "nvlink-links", "error", "GPU0", "no NVLink is active", 2, NULL},
+    {"a GPU without links in the listing",
+     "GPU 0: Card\n Link 0: 26.562 GB/s\nGPU 1: Card\nGPU 2: Card\n Link 0: 26.562 "
+     "GB/s\n",
+     "nvlink-links", "error", "GPU1", "no NVLink of it is listed", 3, NULL},
+    {"a GPU left out of the listing", "GPU 0: Card\n Link 0: 26.562 GB/s\nGPU 2: Card\n Link 0: 26.562 GB/s\n",
+     "gpu-count", "error", "", "GPU1", 0, NULL},
+    {"links lost alike on all pairs", "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV9\tNV9\nGPU1\tNV9\tX\tNV9\nGPU2\tNV9\tNV9\tX\n",
+     "nvlink-path", "error", "GPU1–GPU0", "should be by NV12", 2, NULL},
+    {"links lost alike on all pairs of a board that is known",
+     "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV12\tNV12\nGPU1\tNV12\tX\tNV12\nGPU2\tNV12\tNV12\tX\n" SMI(
+         GPU("19", PCIE("5", "16")) GPU("3b", PCIE("5", "16")) GPU("5d", PCIE("5", "16"))),
+     "nvlink-path", "error", "GPU1–GPU0", "should be by NV18", 2, NULL},
+    {"fabric not joined", PAIR("<fabric><state>Completed</state><status>Failure</status></fabric>"), "nvswitch",
+     "error", "GPU1", "Failure", 3, NULL},
+    {"fabric degraded",
+     PAIR("<fabric><state>Completed</state><status>Success</status><health><bandwidth>Degraded</bandwidth></health></"
+          "fabric>"),
+     "nvswitch", "error", "GPU1", "Degraded", 3, NULL},
+    {"a healthy fabric",
+     PAIR(
+         "<fabric><state>Completed</state><status>Success</status><health><bandwidth>Full</bandwidth><summary>Healthy</"
+         "summary></health></fabric><gpu_recovery_action>None</"
+         "gpu_recovery_action><gpu_reset_status><reset_required>No</"
+         "reset_required><drain_and_reset_recommended>No</drain_and_reset_recommended></gpu_reset_status>"),
+     NULL, NULL, NULL, NULL, 0, NULL},
+    {"an action is asked for", PAIR("<gpu_recovery_action>Reboot</gpu_recovery_action>"), "reset-required", "error",
+     "GPU1", "Reboot", 3, NULL},
+    {"drain and reset",
+     PAIR("<gpu_reset_status><reset_required>No</reset_required><drain_and_reset_recommended>Yes</"
+          "drain_and_reset_recommended></gpu_reset_status>"),
+     "reset-required", "error", "GPU1", "drain", 3, NULL},
+    {"a GPU that cannot be read", PAIR("<gpu_power_readings><power_draw>ERR!</power_draw></gpu_power_readings>"),
+     "gpu-answers", "error", "GPU1", "power_draw: ERR!", 3, NULL},
+    {"a GPU with unknown errors", PAIR("<fan_speed>[Unknown Error]</fan_speed>"), "gpu-answers", "error", "GPU1",
+     "fan_speed", 3, NULL},
+    {"worn memory on the chip",
+     PAIR("<ecc_errors><aggregate><sram_threshold_exceeded>Yes</sram_threshold_exceeded></aggregate></ecc_errors>"),
+     "ecc", "error", "GPU1", "threshold", 3, NULL},
+    {"fewer described than attached",
+     "<nvidia_smi_log><driver_version>550.54.15</driver_version><attached_gpus>3</attached_gpus>\n" GPU(
+         "19", PCIE("5", "16")) GPU("3b", PCIE("5", "16")) "</nvidia_smi_log>\n",
+     "gpu-count", "error", "", "3 GPUs are attached, 2 are described", 0, NULL},
+    {"a GPU off the bus by lspci",
+     "19:00.0 3D controller: NVIDIA Corporation Device 2330 (rev ff) (prog-if ff)\n\t!!! Unknown header type 7f\n",
+     "gpu-count", "error", "GPU0", "rev ff", 2, NULL},
+    {"hidden NUMA nodes on NVSwitches",
+     HEAD4 ROW(0, "X", "NV18", "NV18", "NV18", "PIX", "NODE", "SYS", "SYS", "0-31", "N/A")
+         ROW(1, "NV18", "X", "NV18", "NV18", "NODE", "PIX", "SYS", "SYS", "0-31", "N/A")
+             ROW(2, "NV18", "NV18", "X", "NV18", "SYS", "SYS", "PIX", "NODE", "0-31", "N/A")
+                 ROW(3, "NV18", "NV18", "NV18", "X", "SYS", "SYS", "NODE", "PIX", "0-31", "N/A"),
+     "affinity", "warning", "", "hidden", 0, NULL},
+    {"two models, each with its firmware",
+     SMI("<gpu id=\"00000000:19:00.0\"><product_name>NVIDIA H100 80GB "
+         "HBM3</product_name><vbios_version>96.1</vbios_version>"
+         "</gpu><gpu id=\"00000000:3b:00.0\"><product_name>NVIDIA H100 "
+         "PCIe</product_name><vbios_version>95.7</vbios_version>"
+         "</gpu>\n"),
+     "mixed", "error", "GPU1", "model", 0, NULL},
+    {"chips alike on boards that are not",
+     "CA 'mlx5_0'\n\tCA type: MT4129\n\tFirmware version: 28.39.1002\n\tPort 1:\n\t\tState: Active\n\t\tPhysical "
+     "state: "
+     "LinkUp\n\t\tRate: 400\nCA 'mlx5_1'\n\tCA type: MT4129\n\tFirmware version: 28.35.1012\n\tPort 1:\n\t\tState: "
+     "Active\n\t\tPhysical state: LinkUp\n\t\tRate: 200\n",
+     NULL, NULL, NULL, NULL, 0, NULL},
     {"one GPU's copies are slow",
      "Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0         1    "
      "     2         3\n 0     55.10     55.00     13.20     55.20\n\nSUM host_to_device_memcpy_ce 178.5\n",
@@ -364,6 +437,97 @@ static void test_sick_node_of_pairs(void **state) {
   mal_arena_free(&a);
 }
 
+/* Pairs that share no node: which of the two is sick cannot be said, and is not. */
+static void test_disjoint_pairs(void **state) {
+  mal_arena a;
+  mal_health h;
+  mal_error e;
+  (void)state;
+  mal_arena_init(&a);
+  mal_health_init(&h, &a);
+  read_text(&h, "1", RUN("n1", "n2", "24400.0", "44.01"));
+  read_text(&h, "2", RUN("n3", "n4", "24500.0", "43.83"));
+  read_text(&h, "3", RUN("n5", "n6", "48800.0", "22.00"));
+  assert_ok(mal_health_judge(&h, NULL, &e), e);
+  int sick = 0;
+  for (int i = 0; i < h.n_findings; i++)
+    if (h.findings[i].rule == MAL_RULE_SICK_NODE) {
+      sick++;
+      assert_string_equal(h.findings[i].device, "n5 or n6");
+    }
+  assert_int_equal(sick, 1);
+  mal_arena_free(&a);
+}
+
+#define IB(n)                                                                                                          \
+  "CA 'mlx5_" #n "'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n"
+#define IB_CARD(bus)  CARD(bus, CX7, FULL)
+#define ETHERNET(bus) CARD(bus, "Ethernet controller: Mellanox Technologies MT2892 Family [ConnectX-6 Dx]", FULL)
+
+static int count_rails(mal_health *h) {
+  mal_part *rails[64];
+  return mal_topology_rails(&h->topology, rails, 64);
+}
+
+/* NICs that one listing names and another gives the addresses of are counted once, whether or not there are as many in both. */
+static void test_nics_of_two_listings(void **state) {
+  static const struct {
+    const char *named, *placed;
+    int rails;
+    bool matched;
+  } nodes[] = {
+      {IB(0) IB(1), IB_CARD("1a:00.0") IB_CARD("3c:00.0"), 2, true},
+      {IB(0) IB(1), IB_CARD("1a:00.0") IB_CARD("3c:00.0") ETHERNET("5d:00.0"), 3,
+       true}, /* by the kind of link; one more by address only */
+      {IB(0) IB(1) IB(2), IB_CARD("1a:00.0") IB_CARD("3c:00.0"), 3, false},
+      {IB(0) IB(1), IB_CARD("1a:00.0") IB_CARD("3c:00.0") IB_CARD("5d:00.0"), 3, false},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+    mal_arena a;
+    mal_health h;
+    mal_error e;
+    mal_arena_init(&a);
+    mal_health_init(&h, &a);
+    read_text(&h, "ibstat", nodes[i].named);
+    read_text(&h, "lspci", nodes[i].placed);
+    assert_ok(mal_health_judge(&h, NULL, &e), e);
+    int placed = 0, named = 0;
+    for (int k = 0; k < h.topology.n_devices; k++) {
+      const mal_part *d = &h.topology.devices[k];
+      named += mal_nic_computes(d) && d->name && !d->again;
+      placed += mal_nic_computes(d) && d->name && d->bus >= 0;
+    }
+    if (nodes[i].matched ? placed != named : placed != 0) fail_msg("%zu: %d of %d have an address", i, placed, named);
+    if (count_rails(&h) != nodes[i].rails) fail_msg("%zu: %d rails", i, count_rails(&h));
+    mal_arena_free(&a);
+  }
+}
+
+/* Files that contradict each other: said, with both places. */
+static void test_conflicts(void **state) {
+  mal_arena a;
+  mal_health h;
+  mal_error e;
+  (void)state;
+  mal_arena_init(&a);
+  mal_health_init(&h, &a);
+  read_text(&h, "a.txt", "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNV4\t0-31\t0\nGPU1\tNV4\tX\t0-31\t0\n");
+  read_text(&h, "b.txt", "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tSYS\t0-31\t0\nGPU1\tSYS\tX\t32-63\t1\n");
+  assert_ok(mal_health_judge(&h, NULL, &e), e);
+  int found = 0;
+  for (int i = 0; i < h.n_findings; i++) {
+    const mal_finding *f = &h.findings[i];
+    if (f->rule != MAL_RULE_LISTINGS) continue;
+    found++;
+    assert_string_equal(f->from.file, "b.txt");
+    assert_non_null(strstr(f->what, "a.txt:"));
+    assert_true(strstr(f->what, "GPU1: numa is 1, but 0") || strstr(f->what, "is SYS, but NV4"));
+  }
+  assert_int_equal(found, 2);
+  mal_arena_free(&a);
+}
+
 #define LINE(size, count, us, alg, bus) "   " size "   " count "   float   sum   -1   " us "   " alg "   " bus "   0\n"
 /* As in NVIDIA/nccl issue 1453: 24 ranks, from 29.5 to 5.3 GB/s above 64 MiB. */
 static void test_collapse_and_ranks(void **state) {
@@ -412,9 +576,10 @@ static void test_wrong_results(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_each_fault),         cmocka_unit_test(test_cost),
-      cmocka_unit_test(test_sick_node_of_pairs), cmocka_unit_test(test_collapse_and_ranks),
-      cmocka_unit_test(test_wrong_results),
+      cmocka_unit_test(test_each_fault),           cmocka_unit_test(test_cost),
+      cmocka_unit_test(test_sick_node_of_pairs),   cmocka_unit_test(test_collapse_and_ranks),
+      cmocka_unit_test(test_wrong_results),        cmocka_unit_test(test_disjoint_pairs),
+      cmocka_unit_test(test_nics_of_two_listings), cmocka_unit_test(test_conflicts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

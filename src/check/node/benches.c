@@ -349,6 +349,40 @@ static host *host_named(host *hosts, int *n, const char *name) {
   return &hosts[(*n)++];
 }
 
+static bool is_pair(const mal_bench *b) { return b->kind == MAL_BENCH_NCCL && b->n_hosts == 2 && b->nodes <= 2; }
+
+/* Whether some other node, itself well, was as slow with this one: or only it, or none. */
+static bool met_a_healthy_one(mal_health *h, const char *name, host *hosts, int *n, double enough) {
+  for (int i = 0; i < h->n_benches; i++) {
+    const mal_bench *b = &h->benches[i];
+    if (!is_pair(b) || !best_point(b)) continue;
+    int mine = strcmp(b->hosts[0], name) == 0 ? 0 : strcmp(b->hosts[1], name) == 0 ? 1 : -1;
+    const host *other = mine < 0 ? NULL : host_named(hosts, n, b->hosts[1 - mine]);
+    if (other && other->best >= enough) return true;
+  }
+  return false;
+}
+
+static void sick_pairs(mal_health *h, host *hosts, int *n, double good) {
+  for (int i = 0; i < h->n_benches; i++) {
+    const mal_bench *b = &h->benches[i];
+    const mal_bench_point *top = best_point(b);
+    if (!is_pair(b) || !top || top->busbw >= 0.8 * good) continue;
+    if (met_a_healthy_one(h, b->hosts[0], hosts, n, 0.8 * good) ||
+        met_a_healthy_one(h, b->hosts[1], hosts, n, 0.8 * good))
+      continue;
+    mal_finding *f =
+        mal_find(h, MAL_RULE_SICK_NODE, MAL_SEV_ERROR, mal_print(h->arena, _("%s or %s"), b->hosts[0], b->hosts[1]),
+                 (mal_evidence){b->file, top->line},
+                 mal_print(h->arena, _("the pair reaches %s, good pairs reach %s"), mal_show_rate(top->busbw, "B/s"),
+                           mal_show_rate(good, "B/s")),
+                 _("one of the two is sick, or both: neither was run with a node that is well"),
+                 _("run each of them with a node of a good pair, and give all logs"));
+    f->found = top->busbw;
+    f->expected = good;
+  }
+}
+
 static void judge_pairs(mal_health *h) {
   host *hosts = MAL_ARRAY(h->arena, host, 1024);
   double *rates = MAL_ARRAY(h->arena, double, h->n_benches + 1);
@@ -356,7 +390,7 @@ static void judge_pairs(mal_health *h) {
   for (int i = 0; i < h->n_benches; i++) {
     const mal_bench *b = &h->benches[i];
     const mal_bench_point *top = best_point(b);
-    if (b->kind != MAL_BENCH_NCCL || b->n_hosts != 2 || !top) continue;
+    if (!is_pair(b) || !top) continue;
     rates[runs++] = top->busbw;
     for (int k = 0; k < 2; k++) {
       host *x = host_named(hosts, &n, b->hosts[k]);
@@ -371,19 +405,7 @@ static void judge_pairs(mal_health *h) {
   qsort(rates, (size_t)runs, sizeof *rates, by_rate);
   double good = rates[runs - 1 - runs / 4];
   for (int i = 0; i < n; i++) {
-    if (hosts[i].best >= 0.8 * good) continue;
-    bool partner_is_sick = hosts[i].runs == 1; /* a node that met only a sick one is not known */
-    for (int b = 0; partner_is_sick && b < h->n_benches; b++) {
-      const mal_bench *x = &h->benches[b];
-      if (x->n_hosts != 2) continue;
-      const char *other = strcmp(x->hosts[0], hosts[i].name) == 0   ? x->hosts[1]
-                          : strcmp(x->hosts[1], hosts[i].name) == 0 ? x->hosts[0]
-                                                                    : NULL;
-      if (!other) continue;
-      const host *o = host_named(hosts, &n, other);
-      partner_is_sick = o && o->runs > 1 && o->best < 0.8 * good;
-    }
-    if (partner_is_sick) continue;
+    if (hosts[i].best >= 0.8 * good || !met_a_healthy_one(h, hosts[i].name, hosts, &n, 0.8 * good)) continue;
     mal_finding *f = mal_find(h, MAL_RULE_SICK_NODE, MAL_SEV_ERROR, hosts[i].name, (mal_evidence){0},
                               mal_print(h->arena, _("its best of %d pairs is %s, good pairs reach %s"), hosts[i].runs,
                                         mal_show_rate(hosts[i].best, "B/s"), mal_show_rate(good, "B/s")),
@@ -392,6 +414,7 @@ static void judge_pairs(mal_health *h) {
     f->found = hosts[i].best;
     f->expected = good;
   }
+  sick_pairs(h, hosts, &n, good);
 }
 
 void mal_judge_benches(mal_health *h) {

@@ -45,7 +45,9 @@ const char *const mal_rule_name[] = {"gpu-count",
                                      "benchmark-shape",
                                      "benchmark-data",
                                      "sick-node",
-                                     "storage"};
+                                     "storage",
+                                     "listings",
+                                     "gpu-answers"};
 _Static_assert(sizeof mal_rule_name / sizeof *mal_rule_name == MAL_RULES, "one name a rule");
 
 const char *const mal_rule_title[] = {N_("all GPUs are there"),
@@ -83,7 +85,9 @@ const char *const mal_rule_title[] = {N_("all GPUs are there"),
                                       N_("bandwidth without collapses over sizes"),
                                       N_("results right and consistent"),
                                       N_("no node slower than the others"),
-                                      N_("storage bandwidth")};
+                                      N_("storage bandwidth"),
+                                      N_("listings agree with each other"),
+                                      N_("GPUs answer the driver")};
 _Static_assert(sizeof mal_rule_title / sizeof *mal_rule_title == MAL_RULES, "one title a rule");
 
 const mal_damage mal_no_damage = {.nvlink = 1, .pcie = 1, .nic = 1, .compute = 1};

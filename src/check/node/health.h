@@ -52,6 +52,8 @@ typedef enum mal_rule {
   MAL_RULE_BENCHMARK_DATA,
   MAL_RULE_SICK_NODE,
   MAL_RULE_STORAGE,
+  MAL_RULE_LISTINGS,
+  MAL_RULE_ANSWERS,
   MAL_RULES
 } mal_rule;
 extern const char *const mal_rule_name[MAL_RULES];  /* "nvlink-path" */
@@ -115,8 +117,8 @@ typedef struct mal_bench { /* one table of one log */
 typedef struct mal_health {
   mal_arena *arena;
   mal_topology topology;
-  bool has_topology;
-  const char *on; /* --on; NULL */
+  bool has_topology, live; /* live: this machine */
+  const char *on;          /* --on; NULL */
   bool has_machine;
   mal_machine machine;     /* the node as it should be */
   const char *machine_why; /* how it is known */

@@ -30,7 +30,7 @@ static void judge_cpus(mal_health *h) {
 mal_status mal_health_live(mal_health *h, mal_error *e) {
   mal_status s = mal_topology_live(&h->topology, e);
   if (s != MAL_OK) return s;
-  h->has_topology = true;
+  h->has_topology = h->live = true;
   mal_topology_derive(&h->topology);
   judge_cpus(h);
   h->inputs = MAL_ARRAY(h->arena, const char *, 1);

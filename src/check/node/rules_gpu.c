@@ -134,9 +134,47 @@ static void judge_modes(mal_health *h, const mal_part *d) {
              _("an error that it could not repair; the kernel log names it"), _("drain the node and reset the GPU"));
 }
 
+/* What the driver itself says is to be done, and what it cannot read. */
+static void judge_answers(mal_health *h, const mal_part *d) {
+  const char *label = label_of(h, d), *unread = mal_fact_text(d, MAL_F_UNREADABLE),
+             *action = mal_fact_text(d, MAL_F_RECOVERY), *repair = mal_fact_text(d, MAL_F_REPAIR);
+  if (mal_known(d, MAL_F_PRODUCT) && mal_known(d, MAL_F_UUID)) h->judged[MAL_RULE_ANSWERS] = true;
+  if (unread)
+    mal_find(h, MAL_RULE_ANSWERS, MAL_SEV_ERROR, label, d->fact[MAL_F_UNREADABLE].from,
+             mal_print(h->arena, _("the driver cannot read it (%s)"), unread),
+             _("the GPU hangs, was lost, or needs a reset"),
+             _("look for XIDs in dmesg (79, 119, 120); drain the node, reset the GPU, else power-cycle"));
+  if (action || mal_known(d, MAL_F_DRAIN)) h->judged[MAL_RULE_RESET] = true;
+  if (mal_fact_number(d, MAL_F_DRAIN, 0) > 0)
+    mal_find(h, MAL_RULE_RESET, MAL_SEV_ERROR, label, d->fact[MAL_F_DRAIN].from,
+             _("the driver recommends to drain the GPU and reset it"),
+             _("an error that it contained; the kernel log names it"),
+             _("take no new job; reset the GPU when it is free"));
+  if (action && strcmp(action, "None") != 0)
+    mal_find(h, MAL_RULE_RESET, MAL_SEV_ERROR, label, d->fact[MAL_F_RECOVERY].from,
+             mal_print(h->arena, _("the driver asks for an action: %s"), action),
+             _("an error that it could not repair; the kernel log names it (XID 154)"),
+             _("do it: drain, then reset or reboot"));
+  if (mal_known(d, MAL_F_SRAM_WORN)) h->judged[MAL_RULE_ECC] = true;
+  if (mal_fact_number(d, MAL_F_SRAM_WORN, 0) > 0)
+    mal_find(h, MAL_RULE_ECC, MAL_SEV_ERROR, label, d->fact[MAL_F_SRAM_WORN].from,
+             _("errors of its on-chip memory passed the threshold"), _("a failing GPU (NVIDIA's criterion for return)"),
+             _("replace the GPU"));
+  if (repair)
+    mal_find(h, MAL_RULE_ROW_REMAP, MAL_SEV_ERROR, label, d->fact[MAL_F_REPAIR].from,
+             mal_print(h->arena, _("a repair waits for a reset (%s)"), repair), _("memory or a unit of the GPU failed"),
+             _("drain the node and reset the GPU"));
+}
+
 static const char *fact_shown(mal_health *h, const mal_part *d, mal_fact_key key) {
   const char *text = mal_fact_text(d, key);
   return text ? text : mal_print(h->arena, "%.10g", mal_fact_number(d, key, 0));
+}
+
+/* GPUs of different models have different firmware, clocks, limits and memory: that the models differ is said once. */
+static bool comparable(const mal_part *a, const mal_part *b, mal_fact_key key) {
+  const char *x = mal_fact_text(a, MAL_F_PRODUCT), *y = mal_fact_text(b, MAL_F_PRODUCT);
+  return key == MAL_F_PRODUCT || key == MAL_F_DRIVER || !x || !y || strcmp(x, y) == 0;
 }
 
 /* Of the values that parts have the rare ones are odd. */
@@ -148,13 +186,16 @@ static void judge_alike(mal_health *h, mal_part *const *list, int n, mal_fact_ke
     if (!mal_known(list[i], key)) continue;
     known++;
     for (int j = 0; j < n; j++)
-      same += mal_known(list[j], key) && strcmp(fact_shown(h, list[i], key), fact_shown(h, list[j], key)) == 0;
+      same += comparable(list[i], list[j], key) && mal_known(list[j], key) &&
+              strcmp(fact_shown(h, list[i], key), fact_shown(h, list[j], key)) == 0;
     if (same > best_count) best = i, best_count = same;
   }
   if (known < 2) return;
   h->judged[MAL_RULE_MIXED] = true;
   for (int i = 0; i < n; i++) {
-    if (!mal_known(list[i], key) || strcmp(fact_shown(h, list[i], key), fact_shown(h, list[best], key)) == 0) continue;
+    if (!mal_known(list[i], key) || !comparable(list[i], list[best], key) ||
+        strcmp(fact_shown(h, list[i], key), fact_shown(h, list[best], key)) == 0)
+      continue;
     mal_finding *f = mal_find(h, MAL_RULE_MIXED, severity, label_of(h, list[i]), list[i]->fact[key].from,
                               mal_print(h->arena, _("%s %s, the others have %s"), what, fact_shown(h, list[i], key),
                                         fact_shown(h, list[best], key)),
@@ -199,6 +240,7 @@ void mal_judge_gpus(mal_health *h) {
     judge_power_and_heat(h, gpus[i]);
     judge_memory(h, gpus[i]);
     judge_modes(h, gpus[i]);
+    judge_answers(h, gpus[i]);
   }
   judge_alike(h, gpus, n, MAL_F_PRODUCT, MAL_SEV_ERROR, _("model"),
               _("use GPUs of one model in a job: the slowest sets the pace"));

@@ -11,6 +11,7 @@ static const char *pair(mal_health *h, const mal_part *a, const mal_part *b) {
 
 /* NVLinks that a baseboard or bridge gives a pair: NVLink bridges of GeForce and RTX cards 4 (2 on Turing), of A100 and H100 PCIe 12,
  * baseboards 6, 12 and 18, cube meshes 1 and 2 (nvidia-smi topo -m of such machines). */
+enum { BUILT_MOST = 18 };
 static bool is_built_count(int links) {
   static const int built[] = {1, 2, 4, 6, 8, 12, 18};
   for (size_t i = 0; i < sizeof built / sizeof *built; i++)
@@ -72,6 +73,8 @@ static void judge_paths(mal_health *h) {
   if (!p.linked && !links) return;                                               /* cards without NVLink */
   h->judged[MAL_RULE_NVLINK_PATH] = true;
   if (!links) links = p.most;
+  if (all && !wants_switch(h)) /* lost alike on all pairs: no board is built so */
+    while (!is_built_count(links) && links < BUILT_MOST) links++;
   for (int i = 0; i < h->topology.n_wires; i++) {
     const mal_wire *w = &h->topology.wires[i];
     if (h->topology.devices[w->a].kind != MAL_PART_GPU || h->topology.devices[w->b].kind != MAL_PART_GPU ||
@@ -83,7 +86,7 @@ static void judge_paths(mal_health *h) {
     if (all && w->path == MAL_PATH_NVLINK && w->nvlinks && w->nvlinks < links) path_finding(h, w, wanted, false, links);
     if (!all && w->path == MAL_PATH_NVLINK && !is_built_count(w->nvlinks)) {
       int next = w->nvlinks;
-      while (!is_built_count(next)) next++;
+      while (!is_built_count(next) && next < BUILT_MOST) next++;
       path_finding(h, w, mal_print(h->arena, "NV%d", next), false, next);
     }
   }
@@ -104,7 +107,12 @@ static void judge_mesh(mal_health *h) {
     if (sum[i] > most) most = sum[i];
     if (sum[i] < least) least = sum[i];
   }
-  if (most == 0 || 4 * p.full >= 3 * p.known) return;
+  if (h->has_machine && h->machine.gpu->nvlink_links.verified && h->machine.gpu->nvlink_links.value > most &&
+      h->machine.node->nvlink_domain > 1) {
+    most = (int)h->machine.gpu->nvlink_links.value; /* lost alike on all */
+  } else if (most == 0 || 4 * p.full >= 3 * p.known) {
+    return;
+  }
   for (int i = 0; i < n; i++)
     if (sum[i] < most && sum[i] > 0)
       mal_find(h, MAL_RULE_NVLINK_LINKS, MAL_SEV_ERROR, mal_part_label(h->arena, gpus[i]), gpus[i]->from,
@@ -115,7 +123,7 @@ static void judge_mesh(mal_health *h) {
 
 static void judge_links(mal_health *h) {
   mal_part *gpus[LIST];
-  int n = mal_parts_of(&h->topology, MAL_PART_GPU, gpus, LIST), most = 0;
+  int n = mal_parts_of(&h->topology, MAL_PART_GPU, gpus, LIST), most = 0, with_links = 0;
   double best = 0;
   for (int i = 0; i < n; i++) {
     int up = 0;
@@ -124,6 +132,7 @@ static void judge_links(mal_health *h) {
       if (gpus[i]->links[k].bytes_per_s > best) best = gpus[i]->links[k].bytes_per_s;
     }
     if (up > most) most = up;
+    with_links += gpus[i]->n_links > 0;
   }
   int wanted =
       h->has_machine && h->machine.gpu->nvlink_links.value > most ? (int)h->machine.gpu->nvlink_links.value : most;
@@ -147,10 +156,13 @@ static void judge_links(mal_health *h) {
     }
     if (said) h->judged[MAL_RULE_NVLINK_LINKS] = true;
     const char *label = mal_part_label(h->arena, g);
-    if (said && up > 0 && up < wanted && down > 0)
+    if (said && up > 0 && up < wanted && (down > 0 || h->has_machine))
       mal_find(
-          h, MAL_RULE_NVLINK_LINKS, MAL_SEV_ERROR, label, first->from,
-          mal_print(h->arena, _("%d of %d NVLinks inactive (links %s)"), wanted - up, wanted, list.text),
+          h, MAL_RULE_NVLINK_LINKS, MAL_SEV_ERROR, label, first ? first->from : g->from,
+          mal_print(h->arena,
+                    list.text ? _("%d of %d NVLinks inactive (links %s)")
+                              : _("%d of %d NVLinks are not listed as active"),
+                    wanted - up, wanted, list.text),
           _("failed links: a connector of the baseboard or a bridge not fully seated, or a damaged GPU"),
           _("reset the GPU (nvidia-smi -r) and look again; if the links stay down, reseat the GPU or call for service"))
           ->damage.nvlink = (double)up / wanted;
@@ -158,11 +170,16 @@ static void judge_links(mal_health *h) {
       mal_find(h, MAL_RULE_NVLINK_LINKS, MAL_SEV_WARNING, label, first->from,
                mal_print(h->arena, _("%d of %d NVLinks inactive (links %s)"), down, up + down, list.text),
                _("failed links, or links that this board does not use"), _("compare with another GPU of its kind"));
-    else if (said && up == 0 && most > 0)
+    else if (said && up == 0 && (most > 0 || (wanted > 0 && h->machine.node->nvlink_domain > 1)))
       mal_find(h, MAL_RULE_NVLINK_LINKS, MAL_SEV_ERROR, label, first ? first->from : g->from, _("no NVLink is active"),
                _("the GPU is not part of the NVLink fabric: Fabric Manager, or a failed GPU"),
                _("systemctl status nvidia-fabricmanager; reset the GPU; call for service"))
           ->damage.no_nvlink = true;
+    else if (!said && 2 * with_links > n && !h->live)
+      mal_find(h, MAL_RULE_NVLINK_LINKS, MAL_SEV_ERROR, label, g->from,
+               _("no NVLink of it is listed, those of other GPUs are"),
+               _("the GPU did not answer nvidia-smi nvlink --status, or the paste leaves it out"),
+               _("look for its XIDs in dmesg; reset the GPU; give the whole output"));
     if (slow)
       mal_find(h, MAL_RULE_NVLINK_LINKS, MAL_SEV_ERROR, label, slow->from,
                mal_print(h->arena, _("a link runs at %s, others at %s"), mal_show_rate(slow->bytes_per_s, "B/s"),
@@ -185,8 +202,21 @@ static void judge_switches(mal_health *h) {
     const mal_part *d = &h->topology.devices[i];
     listed += d->kind == MAL_PART_NVSWITCH && mal_known(d, MAL_F_VENDOR);
     const char *state = d->kind == MAL_PART_GPU ? mal_fact_text(d, MAL_F_FABRIC) : NULL;
-    if (!state) continue;
+    const char *status = d->kind == MAL_PART_GPU ? mal_fact_text(d, MAL_F_FABRIC_STATUS) : NULL,
+               *ill = d->kind == MAL_PART_GPU ? mal_fact_text(d, MAL_F_FABRIC_HEALTH) : NULL;
+    if (!state || strcmp(state, "Not Supported") == 0) continue;
     h->judged[MAL_RULE_NVSWITCH] = true;
+    if (status && strcmp(status, "Success") != 0 && strcmp(state, "Completed") == 0)
+      mal_find(h, MAL_RULE_NVSWITCH, MAL_SEV_ERROR, mal_part_label(h->arena, d), d->fact[MAL_F_FABRIC_STATUS].from,
+               mal_print(h->arena, _("joining the NVLink fabric ended with '%s'"), status),
+               _("the Fabric Manager could not bring the GPU into the fabric; CUDA does not start on such a GPU"),
+               _("look at the Fabric Manager's log; reset the GPUs; power-cycle the node"))
+          ->damage.no_nvlink = true;
+    if (ill && strcmp(ill, "Healthy") != 0)
+      mal_find(h, MAL_RULE_NVSWITCH, MAL_SEV_ERROR, mal_part_label(h->arena, d), d->fact[MAL_F_FABRIC_HEALTH].from,
+               mal_print(h->arena, _("its NVLink fabric is not healthy: %s"), ill),
+               _("links of the GPU or of a switch are down or slow"),
+               _("look at nvidia-smi nvlink --status and the Fabric Manager's log; reset the GPUs; call for service"));
     if (strcmp(state, "Completed") != 0)
       mal_find(h, MAL_RULE_NVSWITCH, MAL_SEV_ERROR, mal_part_label(h->arena, d), d->fact[MAL_F_FABRIC].from,
                mal_print(h->arena, _("its NVLink fabric is '%s', not 'Completed'"), state),
@@ -332,31 +362,84 @@ static void judge_acs(mal_health *h) {
   }
 }
 
+static void missing_gpu(mal_health *h, const char *file, const char *what) {
+  mal_find(
+      h, MAL_RULE_GPU_COUNT, MAL_SEV_ERROR, "", (mal_evidence){file, 0}, what,
+      _("a GPU fell off the bus, failed to start, or is held by another driver"),
+      _("look for XID 79 and RmInitAdapter in dmesg; compare lspci -d 10de: with nvidia-smi -L; power-cycle the node"));
+}
+
+/* Numbers of GPUs without one between them: a listing that was cut, or a GPU that is gone. */
+static int gap_in_numbers(const mal_topology *t) {
+  mal_part *gpus[LIST];
+  int n = mal_parts_of(t, MAL_PART_GPU, gpus, LIST);
+  for (int i = 1; i < n; i++)
+    if (gpus[i - 1]->index >= 0 && gpus[i]->index > gpus[i - 1]->index + 1) return gpus[i - 1]->index + 1;
+  return -1;
+}
+
 static void judge_counts(mal_health *h) {
   const mal_topology *t = &h->topology;
-  int most = 0, gpus = mal_count_parts(t, MAL_PART_GPU);
-  for (int i = 0; i < t->n_sources; i++)
+  int most = 0, gpus = mal_count_parts(t, MAL_PART_GPU), counted = 0;
+  const char *file = t->n_sources ? t->sources[0].file : NULL;
+  for (int i = 0; i < t->n_sources; i++) {
     if (t->sources[i].gpus > most) most = t->sources[i].gpus;
+    if (t->sources[i].attached > most) most = t->sources[i].attached;
+  }
   for (int i = 0; i < t->n_sources; i++) {
     const mal_source *s = &t->sources[i];
-    bool counts = strcmp(s->what, "nvidia-smi topo -m") == 0 || strcmp(s->what, "nvidia-smi -q -x") == 0 ||
-                  strcmp(s->what, "lspci") == 0;
-    if (!counts || s->broken) continue;
+    if (!s->counts || s->broken || !most) continue;
+    bool asked_for_few = (strcmp(s->what, "nvidia-smi nvlink --status") == 0 && s->gpus == 1) ||
+                         (s->attached > s->gpus && 2 * s->gpus <= s->attached); /* with -i */
+    if (asked_for_few) continue;
+    counted++;
     h->judged[MAL_RULE_GPU_COUNT] = true;
-    if (s->gpus > 0 && s->gpus < most)
-      mal_find(h, MAL_RULE_GPU_COUNT, MAL_SEV_ERROR, "", (mal_evidence){s->file, 0},
-               mal_print(h->arena, _("%s lists %d GPUs, another file %d"), s->what, s->gpus, most),
-               _("a GPU fell off the bus or failed to start"), _("look for XID 79 in dmesg; power-cycle the node"));
+    if (s->attached > s->gpus)
+      missing_gpu(h, s->file, mal_print(h->arena, _("%d GPUs are attached, %d are described"), s->attached, s->gpus));
+    else if (s->gpus < most && (s->gpus || h->live))
+      missing_gpu(
+          h, s->file,
+          mal_print(h->arena,
+                    h->live ? _("%s has %d GPUs, of %d that are there") : _("%s lists %d GPUs, another file %d"),
+                    s->what, s->gpus, most));
   }
-  if (h->on && h->has_machine && gpus > 0 && gpus < h->machine.gpus_per_node)
-    mal_find(h, MAL_RULE_GPU_COUNT, MAL_SEV_ERROR, "", (mal_evidence){t->n_sources ? t->sources[0].file : NULL, 0},
+  int gap = counted ? gap_in_numbers(t) : -1;
+  if (gap >= 0)
+    missing_gpu(h, file, mal_print(h->arena, _("no listing has GPU%d, though higher numbers are there"), gap));
+  if (h->on && h->has_machine && (gpus > 0 || h->live)) h->judged[MAL_RULE_GPU_COUNT] = true;
+  if (h->on && h->has_machine && (gpus > 0 || h->live) && gpus < h->machine.gpus_per_node)
+    mal_find(h, MAL_RULE_GPU_COUNT, MAL_SEV_ERROR, "", (mal_evidence){file, 0},
              mal_print(h->arena, _("%d GPUs found, %s has %lld"), gpus, h->on, (long long)h->machine.gpus_per_node),
              _("a GPU fell off the bus, or is hidden by CUDA_VISIBLE_DEVICES or a container"),
              _("look for XID 79 in dmesg; compare with lspci -d 10de:"));
+  for (int i = 0; i < t->n_devices; i++) {
+    const mal_part *d = &t->devices[i];
+    if (!mal_known(d, MAL_F_GONE)) continue;
+    bool gpu = d->kind == MAL_PART_GPU;
+    if (!gpu && d->kind != MAL_PART_NIC && d->kind != MAL_PART_DRIVE && d->kind != MAL_PART_NVSWITCH) continue;
+    mal_find(h, gpu ? MAL_RULE_GPU_COUNT : MAL_RULE_PCIE_LINK, MAL_SEV_ERROR, mal_part_label(h->arena, d),
+             d->fact[MAL_F_GONE].from, _("it has fallen off the bus: its registers read as ones only (rev ff)"),
+             _("power, PCIe link or the device failed"),
+             _("power-cycle the node; if it returns, reseat or replace it"));
+  }
+}
+
+static void judge_conflicts(mal_health *h) {
+  const mal_topology *t = &h->topology;
+  if (t->n_sources > 1) h->judged[MAL_RULE_LISTINGS] = true;
+  for (int i = 0; i < t->n_conflicts; i++) {
+    const mal_conflict *c = &t->conflicts[i];
+    mal_find(h, MAL_RULE_LISTINGS, MAL_SEV_WARNING, "", c->from[1],
+             mal_print(h->arena, _("%s is %s, but %s in %s:%d"), c->what, c->then, c->first, c->from[0].file,
+                       c->from[0].line),
+             _("files of different nodes or times"),
+             _("give files of one node, taken together; the first file counts"));
+  }
 }
 
 void mal_judge_topology(mal_health *h) {
   judge_counts(h);
+  judge_conflicts(h);
   judge_paths(h);
   judge_mesh(h);
   judge_links(h);

@@ -1,6 +1,7 @@
 /* NICs: where they sit, how many there are, their ports and counters; and the CPUs that GPUs are near. */
 #include "check/node/health.h"
 #include "core/units.h"
+#include <ctype.h>
 #include <string.h>
 
 enum { LIST = 256 };
@@ -129,7 +130,15 @@ static void judge_affinity(mal_health *h, const ways *w) {
       crosses = crosses || mal_path_between(&h->topology, w->gpus[i], w->gpus[j]) == MAL_PATH_SYS;
   }
   if (w->n > 1 && (lists || numa_said)) h->judged[MAL_RULE_AFFINITY] = true;
-  if (w->n > 1 && crosses && lists == w->n && !numa_said)
+  for (int i = 0; i < w->n && !crosses;
+       i++) /* on NVSwitches all pairs of GPUs are alike: NICs tell the sockets apart */
+    for (int k = 0; k < w->n_rails; k++)
+      crosses = crosses || mal_path_between(&h->topology, w->gpus[i], w->rails[k]) == MAL_PATH_SYS;
+  bool alike =
+      w->n >= 8 && lists == w->n && mal_topology_switched(&h->topology); /* eight such GPUs hang on two sockets */
+  for (int i = 1; alike && i < w->n; i++)
+    alike = strcmp(mal_fact_text(w->gpus[i], MAL_F_CPUS), mal_fact_text(w->gpus[0], MAL_F_CPUS)) == 0;
+  if (w->n > 1 && (crosses || alike) && lists == w->n && !numa_said)
     mal_find(h, MAL_RULE_AFFINITY, MAL_SEV_WARNING, "", w->gpus[0]->from,
              _("GPUs are on several NUMA nodes, and which is hidden"),
              _("a container or VM that does not show the NUMA nodes"),
@@ -174,6 +183,9 @@ static void judge_gpudirect(mal_health *h, const ways *w) {
   }
 }
 
+/* ibstat names the chip (MT4129), on which boards of several rates and firmwares are built; /sys the board (MT_0000000838). */
+static bool is_chip(const char *board) { return board && mal_starts(board, "MT") && isdigit((unsigned char)board[2]); }
+
 static bool is_up(const char *state) { return strcmp(state, "ACTIVE") == 0 || strcmp(state, "Active") == 0; }
 
 static void judge_ports(mal_health *h) {
@@ -199,13 +211,15 @@ static void judge_ports(mal_health *h) {
           ->damage.nic = 0.875;
       continue;
     }
-    bool slower = false; /* than another port of the same board */
-    for (int j = 0; j < h->topology.n_devices && !slower; j++) {
+    int faster = 0, alike = 0; /* ports of the same board */
+    for (int j = 0; j < h->topology.n_devices; j++) {
       const mal_part *o = &h->topology.devices[j];
       const char *other = mal_fact_text(o, MAL_F_BOARD);
-      slower = mal_nic_computes(o) && board && other && strcmp(board, other) == 0 &&
-               mal_fact_number(o, MAL_F_RATE, 0) > 1.01 * mal_fact_number(d, MAL_F_RATE, 1e30);
+      if (!mal_nic_computes(o) || !board || !other || strcmp(board, other) != 0) continue;
+      alike++;
+      faster += mal_fact_number(o, MAL_F_RATE, 0) > 1.01 * mal_fact_number(d, MAL_F_RATE, 1e30);
     }
+    bool slower = is_chip(board) ? 2 * faster > alike : faster > 0; /* a chip is on boards of several rates */
     if (slower)
       mal_find(h, MAL_RULE_PORT_STATE, MAL_SEV_ERROR, label, d->fact[MAL_F_RATE].from,
                mal_print(h->arena, _("the port runs at %.0f Gb/s, others of its board at %.0f Gb/s"),
@@ -276,6 +290,10 @@ static void judge_nics_alike(mal_health *h) {
                  *mine = mal_fact_text(a, MAL_F_FIRMWARE), *its = mal_fact_text(b, MAL_F_FIRMWARE);
       if (a->kind != MAL_PART_NIC || b->kind != MAL_PART_NIC || !board || !other || strcmp(board, other) != 0 ||
           !mine || !its)
+        continue;
+      if (is_chip(board) &&
+          (!mal_nic_computes(a) || mal_fact_number(a, MAL_F_RATE, 0) != mal_fact_number(b, MAL_F_RATE, 0) ||
+           strcspn(mine, ".") != strcspn(its, ".") || strncmp(mine, its, strcspn(mine, ".")) != 0))
         continue;
       h->judged[MAL_RULE_MIXED] = true;
       if (strcmp(mine, its) == 0) continue;

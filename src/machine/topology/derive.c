@@ -155,30 +155,107 @@ static int by_name(const void *a, const void *b) {
   return n != m ? (n < m ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* Some files name NICs, others give their addresses: when as many are known each way, they are the same in order. */
+enum { NICS = 256 };
+
+typedef struct nics { /* what is known of them one way */
+  mal_part *of[NICS];
+  int n;
+} nics;
+
+static void give_address(mal_part *to, mal_part *from) {
+  to->bus = from->bus;
+  to->parent = from->parent;
+  to->root = from->root;
+  for (int k = 0; k < MAL_FACTS; k++)
+    if (from->fact[k].known && !to->fact[k].known) to->fact[k] = from->fact[k];
+  from->kind = MAL_PART_PCI;
+  from->bus = -1;
+}
+
+/* NIC3 of a matrix without a legend, and mlx5_3 of ibstat. */
+static void give_name(mal_topology *t, mal_part *to, mal_part *from) {
+  to->name = from->name;
+  for (int k = 0; k < MAL_FACTS; k++)
+    if (from->fact[k].known && !to->fact[k].known) to->fact[k] = from->fact[k];
+  for (int i = 0; i < from->n_counters; i++)
+    mal_count_event(t, to, from->counters[i].name, from->counters[i].value, from->counters[i].from);
+  from->kind = MAL_PART_PCI;
+  from->name = NULL;
+}
+
+static bool is_infiniband(const mal_part *d) {
+  const char *layer = mal_fact_text(d, MAL_F_LAYER);
+  return layer ? strcmp(layer, "InfiniBand") == 0 : (int)mal_fact_number(d, MAL_F_CLASS, 0) == CLASS_INFINIBAND;
+}
+
+static int of_layer(const nics *from, bool infiniband, nics *to) {
+  to->n = 0;
+  for (int i = 0; i < from->n; i++)
+    if (is_infiniband(from->of[i]) == infiniband) to->of[to->n++] = from->of[i];
+  return to->n;
+}
+
+static bool has_wires(const mal_topology *t, const nics *list) {
+  for (int i = 0; i < t->n_wires; i++)
+    for (int k = 0; k < list->n; k++)
+      if (t->wires[i].from.file &&
+          (&t->devices[t->wires[i].a] == list->of[k] || &t->devices[t->wires[i].b] == list->of[k]))
+        return true;
+  return false;
+}
+
+static void match(mal_topology *t, const nics *named, const nics *placed) {
+  for (int i = 0; i < named->n; i++) give_address(named->of[i], placed->of[i]);
+  mal_missing(t, _("No file gives both name and address of a NIC: they were matched in order."));
+}
+
+/* Some files name NICs, others number them or give their addresses. When as many are known each way, of each kind of link, they are
+ * the same in order; else which is which is not known, and those that say less of the paths are not counted again. */
 static void pair_nics(mal_topology *t) {
-  mal_part *named[256], *placed[256];
-  int n = 0, m = 0;
+  nics named = {.n = 0}, numbered = {.n = 0}, placed = {.n = 0}, a, b;
   for (int i = 0; i < t->n_devices; i++) {
     mal_part *d = &t->devices[i];
     if (!mal_nic_computes(d)) continue;
-    if (d->name && d->bus < 0 && n < 256) named[n++] = d;
-    if (!d->name && d->bus >= 0 && m < 256) placed[m++] = d;
+    nics *list = d->name && d->bus < 0       ? &named
+                 : !d->name && d->bus >= 0   ? &placed
+                 : !d->name && d->index >= 0 ? &numbered
+                                             : NULL;
+    if (list && list->n < NICS) list->of[list->n++] = d;
   }
-  if (!n || n != m) return;
-  qsort(named, (size_t)n, sizeof *named, by_name);
-  qsort(placed, (size_t)n, sizeof *placed, by_bus);
-  for (int i = 0; i < n; i++) {
-    mal_part *to = named[i], *from = placed[i];
-    to->bus = from->bus;
-    to->parent = from->parent;
-    to->root = from->root;
-    for (int k = 0; k < MAL_FACTS; k++)
-      if (from->fact[k].known && !to->fact[k].known) to->fact[k] = from->fact[k];
-    from->kind = MAL_PART_PCI;
-    from->bus = -1;
+  if (named.n) qsort(named.of, (size_t)named.n, sizeof *named.of, by_name);
+  if (placed.n) qsort(placed.of, (size_t)placed.n, sizeof *placed.of, by_bus);
+  if (numbered.n && named.n == numbered.n) {
+    for (int i = 0; i < named.n; i++) give_name(t, numbered.of[i], named.of[i]);
+    named = numbered;
+    numbered.n = 0;
   }
-  mal_missing(t, _("No file gives both name and address of a NIC: they were matched in order."));
+  if (!named.n) named = numbered, numbered.n = 0;
+  if (numbered.n) { /* names and numbers that do not match: the matrix counts */
+    for (int i = 0; i < named.n; i++) named.of[i]->again = true;
+    mal_missing(
+        t, _("%d NICs are named and %d are numbered: which is which is not said. Add the whole of nvidia-smi topo -m."),
+        named.n, numbered.n);
+    named = numbered;
+  }
+  if (!named.n || !placed.n) return;
+  if (named.n == placed.n) {
+    match(t, &named, &placed);
+    return;
+  }
+  bool all = true;
+  for (int kind = 0; kind < 2; kind++) {
+    bool alike = of_layer(&named, kind, &a) == of_layer(&placed, kind, &b);
+    if (alike && a.n) match(t, &a, &b);
+    all = all && (alike || !a.n || !b.n);
+    for (int i = 0; !alike && a.n && i < b.n && (has_wires(t, &a) || a.n >= b.n); i++) b.of[i]->again = true;
+    for (int i = 0; !alike && b.n && i < a.n && !(has_wires(t, &a) || a.n >= b.n); i++) a.of[i]->again = true;
+  }
+  if (!all)
+    mal_missing(t,
+                _("%d NICs are known by name and %d by address: which is which is not said. Add /sys/class/infiniband "
+                  "or NCCL's "
+                  "topology XML."),
+                named.n, placed.n);
 }
 
 /* A matrix gives NICs no NUMA node, but their distance to GPUs does: up to NODE they share it. */

@@ -135,7 +135,7 @@ int mal_topology_rails(const mal_topology *t, mal_part **list, int max) {
   }
   for (int i = 0; i < t->n_devices && rails < max; i++) {
     mal_part *nic = &t->devices[i];
-    if (!mal_nic_computes(nic)) continue;
+    if (!mal_nic_computes(nic) || nic->again) continue;
     bool near = false, unknown = true;
     for (int g = 0; g < n; g++) {
       mal_path path = mal_path_between(t, gpus[g], nic);

@@ -125,6 +125,12 @@ static void surroundings(mal_topology *t) {
   if (t->virtual_machine) t->virtual_from = (mal_evidence){"/proc/cpuinfo", 0};
 }
 
+/* The bus and the driver each count the GPUs of NVIDIA. */
+static void note_source(mal_topology *t, const char *what, int gpus) {
+  t->sources = mal_grow(t->arena, t->sources, (size_t)t->n_sources, (size_t)t->n_sources + 1, sizeof *t->sources);
+  t->sources[t->n_sources++] = (mal_source){_("this machine"), what, gpus, 0, 0, true, 0};
+}
+
 mal_status mal_topology_live(mal_topology *t, mal_error *e) {
   mal_status s = hwloc_view(t, e);
   if (s != MAL_OK) return s;
@@ -133,11 +139,22 @@ mal_status mal_topology_live(mal_topology *t, mal_error *e) {
   surroundings(t);
   mal_topology gpus;
   mal_topology_init(&gpus, t->arena);
+  int on_the_bus = 0;
+  for (int i = 0; i < t->n_devices; i++)
+    on_the_bus += t->devices[i].kind == MAL_PART_GPU && mal_fact_number(&t->devices[i], MAL_F_VENDOR, 0) == 0x10de;
   mal_read_nvml(&gpus);
+  int of_the_driver = mal_count_parts(&gpus, MAL_PART_GPU);
   mal_topology_merge(t, &gpus);
+  note_source(t, _("PCI bus"), on_the_bus);
+  note_source(t, _("NVML (the driver)"), of_the_driver);
   t->sources = mal_grow(t->arena, t->sources, (size_t)t->n_sources, (size_t)t->n_sources + 1, sizeof *t->sources);
-  t->sources[t->n_sources++] = (mal_source){_("this machine"), _("hwloc, /sys and NVML"),
-                                            mal_count_parts(t, MAL_PART_GPU), mal_count_parts(t, MAL_PART_NIC), 0};
+  t->sources[t->n_sources++] = (mal_source){_("this machine"),
+                                            _("hwloc, /sys and NVML"),
+                                            mal_count_parts(t, MAL_PART_GPU),
+                                            mal_count_parts(t, MAL_PART_NIC),
+                                            0,
+                                            false,
+                                            0};
   return MAL_OK;
 }
 

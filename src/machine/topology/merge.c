@@ -39,6 +39,43 @@ static void take_links(mal_topology *into, mal_part *x, const mal_part *d) {
   }
 }
 
+static void conflict(mal_topology *t, const char *what, const char *first, const char *then, mal_evidence a,
+                     mal_evidence b) {
+  enum { CONFLICTS_MOST = 256 };
+  int n = t->n_conflicts;
+  if (n >= CONFLICTS_MOST || !a.file || !b.file || a.file == b.file) return;
+  t->conflicts = mal_grow(t->arena, t->conflicts, (size_t)n, (size_t)n + 1, sizeof *t->conflicts);
+  t->conflicts[t->n_conflicts++] = (mal_conflict){.what = what, .first = first, .then = then, .from = {a, b}};
+}
+
+/* What does not change while a node runs; what does is as the last file says. Texts that tools word differently are not compared. */
+static bool lasts(const mal_part *d, mal_fact_key key) {
+  switch (key) {
+  case MAL_F_UUID:
+  case MAL_F_NUMA:
+  case MAL_F_DEVICE: return true;
+  case MAL_F_DRIVER:
+  case MAL_F_FIRMWARE: return d->kind == MAL_PART_GPU;
+  default: return false;
+  }
+}
+
+static const char *shown(mal_topology *t, const mal_fact *f) {
+  return f->text ? f->text : mal_print(t->arena, "%.10g", f->number);
+}
+
+static void take_fact(mal_topology *into, mal_part *x, const mal_fact *f, mal_fact_key key) {
+  mal_fact *mine = &x->fact[key];
+  if (mine->known && lasts(x, key)) {
+    const char *a = shown(into, mine), *b = shown(into, f);
+    if (strcmp(a, b) == 0) return;
+    conflict(into, mal_print(into->arena, "%s: %s", mal_part_label(into->arena, x), mal_fact_name[key]), a, b,
+             mine->from, f->from);
+    if (mine->from.file != f->from.file) return; /* the first is kept */
+  }
+  *mine = *f;
+}
+
 static void take(mal_topology *into, mal_part *x, const mal_part *d) {
   if (x->kind == MAL_PART_PCI) x->kind = d->kind;
   if (x->index < 0) x->index = d->index;
@@ -48,7 +85,7 @@ static void take(mal_topology *into, mal_part *x, const mal_part *d) {
   if (x->below[0] < 0) memcpy(x->below, d->below, sizeof x->below);
   if (!x->name) x->name = d->name;
   for (int k = 0; k < MAL_FACTS; k++)
-    if (d->fact[k].known) x->fact[k] = d->fact[k];
+    if (d->fact[k].known) take_fact(into, x, &d->fact[k], (mal_fact_key)k);
   take_links(into, x, d);
   for (int i = 0; i < d->n_counters; i++)
     mal_count_event(into, x, d->counters[i].name, d->counters[i].value, d->counters[i].from);
@@ -57,6 +94,13 @@ static void take(mal_topology *into, mal_part *x, const mal_part *d) {
 static void take_wire(mal_topology *into, const mal_wire *w, const int *place) {
   if (place[w->a] < 0 || place[w->b] < 0 || place[w->a] == place[w->b]) return;
   mal_wire *to = mal_wire_between(into, &into->devices[place[w->a]], &into->devices[place[w->b]]);
+  bool other = w->path != MAL_PATH_UNKNOWN && to->path != MAL_PATH_UNKNOWN && to->from.file && w->from.file &&
+               (w->path != to->path || (w->nvlinks && to->nvlinks && w->nvlinks != to->nvlinks));
+  if (other && to->from.file != w->from.file)
+    conflict(into,
+             mal_print(into->arena, "%s–%s", mal_part_label(into->arena, &into->devices[to->a]),
+                       mal_part_label(into->arena, &into->devices[to->b])),
+             mal_path_show(into->arena, to), mal_path_show(into->arena, w), to->from, w->from);
   if (w->path != MAL_PATH_UNKNOWN && (to->path == MAL_PATH_UNKNOWN || !to->from.file || w->from.file)) {
     to->path = w->path;
     to->nvlinks = w->nvlinks;
@@ -72,7 +116,9 @@ static void take_sources(mal_topology *into, const mal_topology *from) {
   into->sources = mal_grow(into->arena, into->sources, (size_t)n, (size_t)(n + from->n_sources), sizeof *into->sources);
   for (int i = 0; i < from->n_sources; i++) into->sources[into->n_sources++] = from->sources[i];
   for (int i = 0; i < from->n_missing; i++) mal_missing(into, "%s", from->missing[i]);
-  if (from->host) into->host = from->host;
+  if (from->host && into->host && strcmp(from->host, into->host) != 0)
+    conflict(into, _("host"), into->host, from->host, into->host_from, from->host_from);
+  if (from->host && !into->host) into->host = from->host, into->host_from = from->host_from;
   if (from->product) into->product = from->product;
   if (from->cpu) into->cpu = from->cpu;
   if (from->packages) into->packages = from->packages;

@@ -5,18 +5,19 @@ static const struct {
   const char *what;
   const char *marker; /* what no such listing is without */
   mal_reader *read;
+  bool counts; /* every GPU of the node */
 } kinds[] = {
-    {"nvidia-smi topo -m", "GPU", mal_read_matrix},
-    {"nvidia-smi topo -p2p", "GPU", mal_read_peers},
-    {"nvidia-smi -q -x", "<nvidia_smi_log", mal_read_smi_xml},
-    {"nvidia-smi nvlink --status", "Link ", mal_read_nvlink},
-    {"NCCL topology XML", " version=", mal_read_nccl_xml},
-    {"lstopo --of xml", "<topology", mal_read_hwloc},
-    {"lstopo --of console -v", " L#", mal_read_hwloc_console},
-    {"lspci", ":", mal_read_lspci},
-    {"lspci -t", "]-", mal_read_lspci_tree},
-    {"ibstat", "CA '", mal_read_ibstat},
-    {"/sys/class/infiniband", "/ports/", mal_read_ib_class},
+    {"nvidia-smi topo -m", "GPU", mal_read_matrix, true},
+    {"nvidia-smi topo -p2p", "GPU", mal_read_peers, false},
+    {"nvidia-smi -q -x", "<nvidia_smi_log", mal_read_smi_xml, true},
+    {"nvidia-smi nvlink --status", "Link ", mal_read_nvlink, true},
+    {"NCCL topology XML", " version=", mal_read_nccl_xml, false},
+    {"lstopo --of xml", "<topology", mal_read_hwloc, false},
+    {"lstopo --of console -v", " L#", mal_read_hwloc_console, false},
+    {"lspci", ":", mal_read_lspci, true},
+    {"lspci -t", "]-", mal_read_lspci_tree, false},
+    {"ibstat", "CA '", mal_read_ibstat, false},
+    {"/sys/class/infiniband", "/ports/", mal_read_ib_class, false},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -61,7 +62,8 @@ void mal_topology_read(mal_topology *t, const mal_paste *p, bool *known) {
     int nics = 0;
     for (int d = 0; d < one.n_devices; d++) nics += mal_nic_computes(&one.devices[d]);
     one.sources = MAL_NEW(t->arena, mal_source);
-    one.sources[0] = (mal_source){p->file, kinds[i].what, mal_count_parts(&one, MAL_PART_GPU), nics, broken};
+    one.sources[0] = (mal_source){
+        p->file, kinds[i].what, mal_count_parts(&one, MAL_PART_GPU), nics, one.attached, kinds[i].counts, broken};
     one.n_sources = 1;
     mal_topology_merge(t, &one);
     *known = true;

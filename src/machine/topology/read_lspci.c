@@ -33,6 +33,7 @@ static int class_of(const char *line) {
 static void identify(mal_topology *t, mal_part *d, const char *line, mal_evidence from) {
   const char *colon = strstr(line, ": ");
   int class = class_of(line);
+  if (strstr(line, "(rev ff)")) mal_know(d, MAL_F_GONE, 1, from);
   if (class) mal_know(d, MAL_F_CLASS, class, from);
   if (!colon) return;
   const char *name = colon + 2;
@@ -62,6 +63,7 @@ static void detail(mal_topology *t, mal_part *d, const char *line, mal_evidence 
   const char *at;
   double number;
   unsigned secondary, subordinate;
+  if (strstr(line, "Unknown header type 7f")) mal_know(d, MAL_F_GONE, 1, from);
   if ((at = mal_after(line, "NUMA node:")) && mal_number_at(at, &number) && number >= 0)
     mal_know(d, MAL_F_NUMA, number, from);
   if ((at = mal_after(line, "LnkCap:"))) speed_and_width(d, at, MAL_F_SPEED_MAX, MAL_F_WIDTH_MAX, from);

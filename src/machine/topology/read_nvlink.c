@@ -1,4 +1,4 @@
-/* nvidia-smi nvlink --status ("Link 3: 25 GB/s", "Link 3: <inactive>") and -e ("Link 3: Replay Errors: 0"). */
+/* nvidia-smi nvlink --status ("Link 3: 25 GB/s", "Link 3: <inactive>", "Unable to retrieve NVLink information as all links are inActive") and -e ("Link 3: Replay Errors: 0"). */
 #include "machine/topology/read.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +47,13 @@ bool mal_read_nvlink(mal_topology *t, const mal_paste *p, int *broken) {
     mal_evidence from = {p->file, l.number};
     if (l.length > 512) continue;
     if (gpu >= 0 && link_line(t, gpu, l.line, from)) {
+      links++;
+      continue;
+    }
+    if (gpu >= 0 && strstr(l.line, "Unable to retrieve NVLink information") &&
+        (strstr(l.line, "inActive") || strstr(l.line, "inactive"))) {
+      mal_nvlink *first = mal_nvlink_at(t, &t->devices[gpu], 0); /* how many there are is not said */
+      *first = (mal_nvlink){.active = 0, .errors = -1, .from = from};
       links++;
       continue;
     }

@@ -12,9 +12,11 @@ typedef struct field {
 } field;
 
 static const double MEGA = 1e6, MEBI = 1048576;
-#define YES -1 /* "Enabled", "Yes", "Active" → 1, their opposites → 0 */
-#define GEN -2 /* a PCIe generation */
-#define SUM -3 /* counts added to what is known */
+#define YES     -1 /* "Enabled", "Yes", "Active" → 1, their opposites → 0 */
+#define GEN     -2 /* a PCIe generation */
+#define SUM     -3 /* counts added to what is known */
+#define HEALTH  -4 /* a text that tells of a fault, its element's name before it */
+#define PENDING -5 /* the element's name where it says "Yes" */
 
 static const field fields[] = {
     {"product_name", MAL_F_PRODUCT, 0},
@@ -72,6 +74,16 @@ static const field fields[] = {
     {"max_clocks/mem_clock", MAL_F_MEM_CLOCK_MAX, MEGA},
     {"applications_clocks/graphics_clock", MAL_F_APP_CLOCK, MEGA},
     {"fabric/state", MAL_F_FABRIC, 0},
+    {"fabric/status", MAL_F_FABRIC_STATUS, 0},
+    {"fabric/health/summary", MAL_F_FABRIC_HEALTH, 0},
+    {"fabric/health/bandwidth", MAL_F_FABRIC_HEALTH, HEALTH},
+    {"fabric/health/route_unhealthy", MAL_F_FABRIC_HEALTH, HEALTH},
+    {"fabric/health/access_timeout_recovery", MAL_F_FABRIC_HEALTH, HEALTH},
+    {"gpu_reset_status/drain_and_reset_recommended", MAL_F_DRAIN, YES},
+    {"gpu_recovery_action", MAL_F_RECOVERY, 0},
+    {"ecc_errors/aggregate/sram_threshold_exceeded", MAL_F_SRAM_WORN, YES},
+    {"ecc_errors/channel_repair_pending", MAL_F_REPAIR, PENDING},
+    {"ecc_errors/tpc_repair_pending", MAL_F_REPAIR, PENDING},
 };
 
 static const mal_xml *descend(const mal_xml *x, const char *path) {
@@ -105,7 +117,14 @@ static void take(mal_topology *t, mal_part *d, const field *f, const mal_xml *x,
   mal_evidence from = {file, x->line};
   double number;
   if (absent(x->text)) return;
-  if (f->scale == 0) {
+  if (f->scale == HEALTH) {
+    static const char *const well[] = {"Full", "False", "No", "Healthy", "None", "Not Supported"};
+    for (size_t i = 0; i < sizeof well / sizeof *well; i++)
+      if (strcmp(x->text, well[i]) == 0) return;
+    mal_know_text(t, d, f->key, mal_print(t->arena, "%s: %s", x->name, x->text), from);
+  } else if (f->scale == PENDING) {
+    if (yes_or_no(x->text) == 1) mal_know_text(t, d, f->key, x->name, from);
+  } else if (f->scale == 0) {
     if (f->key == MAL_F_VIRTUAL && strcmp(x->text, "None") == 0) return;
     mal_know_text(t, d, f->key, x->text, from);
   } else if (f->scale == YES) {
@@ -160,6 +179,25 @@ static void pci_ids(mal_part *d, const mal_xml *gpu, const char *file) {
   mal_know(d, MAL_F_VENDOR, (double)(id & 0xffff), (mal_evidence){file, x->line});
 }
 
+/* "ERR!", "Unknown Error", "[GPU requires reset]": the driver cannot talk to the GPU. */
+static const mal_xml *unreadable(const mal_xml *x) {
+  static const char *const words[] = {"ERR!",
+                                      "Unknown Error",
+                                      "[Unknown Error]",
+                                      "GPU access blocked",
+                                      "[GPU requires reset]",
+                                      "GPU requires reset",
+                                      "[GPU is lost]",
+                                      "GPU is lost"};
+  for (size_t i = 0; x && i < sizeof words / sizeof *words; i++)
+    if (mal_starts(x->text, words[i])) return x;
+  for (const mal_xml *c = x ? x->child : NULL; c; c = c->next) {
+    const mal_xml *found = unreadable(c);
+    if (found) return found;
+  }
+  return NULL;
+}
+
 static void gpu(mal_topology *t, const mal_xml *x, int index, const mal_paste *p, const char *driver, int driver_line) {
   const char *id = mal_xml_attribute(x, "id");
   mal_part *d = mal_part_at(t, MAL_PART_GPU, index, id ? mal_bus_parse(id) : -1, (mal_evidence){p->file, x->line});
@@ -175,6 +213,10 @@ static void gpu(mal_topology *t, const mal_xml *x, int index, const mal_paste *p
   if (state && *state == 'P' && mal_number_at(state + 1, &number))
     mal_know(d, MAL_F_PSTATE, number, (mal_evidence){p->file, mal_xml_child(x, "performance_state")->line});
   slowdowns(d, x, p->file);
+  const mal_xml *dead = unreadable(x);
+  if (dead)
+    mal_know_text(t, d, MAL_F_UNREADABLE, mal_print(t->arena, "%s: %s", dead->name, dead->text),
+                  (mal_evidence){p->file, dead->line});
   pci_ids(d, x, p->file);
 }
 
@@ -186,7 +228,8 @@ bool mal_read_smi_xml(mal_topology *t, const mal_paste *p, int *broken) {
   double said;
   for (const mal_xml *x = root->child; x && n < 256; x = x->next)
     if (strcmp(x->name, "gpu") == 0) gpu(t, x, n++, p, driver ? driver->text : NULL, driver ? driver->line : 0);
-  if (attached && mal_number_at(attached->text, &said) && said > n)
-    mal_missing(t, _("%s says that %.0f GPUs are attached and describes %d."), p->file, said, n);
+  if (attached && mal_number_at(attached->text, &said) && said > 0 && said < 1024) t->attached = (int)said;
+  if (t->attached > n)
+    mal_missing(t, _("%s says that %.0f GPUs are attached and describes %d."), p->file, (double)t->attached, n);
   return true;
 }

@@ -64,7 +64,15 @@ const char *const mal_fact_name[] = {"product",
                                      "reset_required",
                                      "virtualization",
                                      "nvlink_fabric",
-                                     "utilization"};
+                                     "utilization",
+                                     "nvlink_fabric_status",
+                                     "nvlink_fabric_health",
+                                     "drain_and_reset_recommended",
+                                     "recovery_action",
+                                     "unreadable",
+                                     "off_the_bus",
+                                     "sram_threshold_exceeded",
+                                     "repair_pending"};
 _Static_assert(sizeof mal_fact_name / sizeof *mal_fact_name == MAL_FACTS, "one name a fact");
 
 void mal_topology_init(mal_topology *t, mal_arena *a) { *t = (mal_topology){.arena = a}; }

@@ -79,9 +79,17 @@ typedef enum mal_fact_key {
   MAL_F_MIG,
   MAL_F_PERSISTENCE,
   MAL_F_RESET_NEEDED,
-  MAL_F_VIRTUAL, /* t: virtualization mode other than None */
-  MAL_F_FABRIC,  /* t: NVLink fabric state: "Completed", "In Progress" */
-  MAL_F_UTIL,    /* share of time in use, 0..1 */
+  MAL_F_VIRTUAL,       /* t: virtualization mode other than None */
+  MAL_F_FABRIC,        /* t: NVLink fabric state: "Completed", "In Progress" */
+  MAL_F_UTIL,          /* share of time in use, 0..1 */
+  MAL_F_FABRIC_STATUS, /* t: what came of joining the NVLink fabric: "Success", "Failure" */
+  MAL_F_FABRIC_HEALTH, /* t: of the NVLink fabric: what is not as it should be */
+  MAL_F_DRAIN,         /* the driver recommends to drain the GPU and reset it */
+  MAL_F_RECOVERY,      /* t: the action that the driver asks for: "Reset", "Reboot", ...; "None" */
+  MAL_F_UNREADABLE,    /* t: what the driver could not read of it */
+  MAL_F_GONE,          /* its configuration space reads as ones only: it left the bus */
+  MAL_F_SRAM_WORN,     /* the threshold of errors of its on-chip memory was passed */
+  MAL_F_REPAIR,        /* t: a repair of a channel or of a unit that waits for a reset */
   MAL_FACTS
 } mal_fact_key;
 extern const char *const mal_fact_name[MAL_FACTS]; /* JSON keys */
@@ -124,6 +132,7 @@ typedef struct mal_part {
   int64_t below[2];    /* of a bridge: first and last bus below it, -1 */
   int64_t root;        /* PCI domain and bus of its host bridge, -1 */
   const char *name;    /* "mlx5_0", "nvme0n1"; NULL */
+  bool again;          /* a NIC that is also known under its name or address: which of them is not said */
   mal_evidence from;
   mal_nvlink *links;
   int n_links;
@@ -159,8 +168,16 @@ typedef struct mal_wire { /* between devices a and b of kinds GPU and NIC */
 typedef struct mal_source { /* a file that was read */
   const char *file, *what;  /* what it is: "nvidia-smi topo -m" */
   int gpus, nics;           /* that it lists */
+  int attached;             /* GPUs that it says there are; 0 not said */
+  bool counts;              /* such a listing names every GPU */
   int broken;               /* line where it breaks off, 0 */
 } mal_source;
+
+typedef struct mal_conflict {
+  const char *what;         /* "GPU3: numa" */
+  const char *first, *then; /* values, the first is kept */
+  mal_evidence from[2];
+} mal_conflict;
 
 /* Pages of text that no listing of a node is as long as: only their beginning may hold one. */
 enum { MAL_LISTING_BYTES = 8 << 20 };
@@ -175,10 +192,14 @@ typedef struct mal_topology {
   int n_wires, room_wires;
   mal_source *sources;
   int n_sources;
+  mal_conflict *conflicts; /* what two files say of one thing, and differ in */
+  int n_conflicts;
   const char **missing; /* what the files do not say, complete sentences */
   int n_missing;
   const char *host, *product, *cpu; /* NULL */
-  int packages, cores, threads;     /* 0 not said */
+  mal_evidence host_from;
+  int attached;                 /* GPUs that the listing being read says there are; 0 */
+  int packages, cores, threads; /* 0 not said */
   bool virtual_machine, container;
   mal_evidence virtual_from;
 } mal_topology;
