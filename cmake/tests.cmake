@@ -32,6 +32,12 @@ if(MALHA_TESTS)
     set(test_limit 10800)
   endif()
 
+  # A stand-in for the driver's library, found before any real one by who asks for it.
+  add_library(stand_in_nvml SHARED tests/stand_in/nvml.c)
+  target_compile_options(stand_in_nvml PRIVATE -Wno-missing-prototypes)
+  set_target_properties(stand_in_nvml PROPERTIES OUTPUT_NAME nvidia-ml SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/stand_in)
+  list(APPEND test_environment "STAND_IN_FOLDER=${CMAKE_BINARY_DIR}/stand_in")
+
   foreach(source IN LISTS test_sources)
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})

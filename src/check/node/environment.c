@@ -259,7 +259,7 @@ void mal_health_environment(mal_health *h, char **environment) {
     const char *equals = strchr(p.text, '=');
     if (!equals || equals - p.text > 64) continue;
     mal_note_variable(h, mal_trimmed(h->arena, p.text, (size_t)(equals - p.text)), equals + 1,
-                      (mal_evidence){p.file, 0}, false);
+                      (mal_evidence){p.file, 0});
   }
 }
 
@@ -278,7 +278,7 @@ void mal_forget_variable(mal_health *h, const char *name, const char *file) {
     if (h->variables[i].from.file == file && strcmp(h->variables[i].name, name) == 0) h->variables[i].gone = true;
 }
 
-void mal_note_variable(mal_health *h, const char *name, const char *value, mal_evidence from, bool replaces) {
+static void note(mal_health *h, const char *name, const char *value, mal_evidence from, bool replaces) {
   if (!h->variable_of) h->variable_of = MAL_ARRAY(h->arena, int, VARIABLE_SLOTS);
   unsigned slot = slot_of(h, name, value, from.file);
   mal_variable *known = h->variable_of[slot] ? &h->variables[h->variable_of[slot] - 1] : NULL;
@@ -296,6 +296,14 @@ void mal_note_variable(mal_health *h, const char *name, const char *value, mal_e
   h->variables[h->n_variables++] =
       (mal_variable){.name = mal_copy(h->arena, name), .value = mal_copy(h->arena, value), .from = from};
   h->variable_of[slot] = h->n_variables;
+}
+
+void mal_note_variable(mal_health *h, const char *name, const char *value, mal_evidence from) {
+  note(h, name, value, from, false);
+}
+
+void mal_replace_variable(mal_health *h, const char *name, const char *value, mal_evidence from) {
+  note(h, name, value, from, true);
 }
 
 void mal_judge_environment(mal_health *h) {

@@ -192,8 +192,10 @@ typedef struct mal_variable {
   mal_evidence from;
   bool gone; /* unset, or set again, further down in the same file */
 } mal_variable;
-/* Notes a variable; mal_judge_environment judges it once all files are read. replaces: what this file set it to before is gone. */
-void mal_note_variable(mal_health *h, const char *name, const char *value, mal_evidence from, bool replaces);
+/* Notes a variable; mal_judge_environment judges it once all files are read. */
+void mal_note_variable(mal_health *h, const char *name, const char *value, mal_evidence from);
+/* The same; what this file set it to before is gone. */
+void mal_replace_variable(mal_health *h, const char *name, const char *value, mal_evidence from);
 void mal_forget_variable(mal_health *h, const char *name, const char *file);
 void mal_judge_environment(mal_health *h);
 #endif

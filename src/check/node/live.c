@@ -40,8 +40,9 @@ mal_status mal_health_live(mal_health *h, mal_error *e) {
 
 enum { WATCHED = 512 };
 
-typedef struct seen { /* of one device */
-  double clock_least, clock_most, temp_most, power_most, util_sum;
+typedef struct seen {                                  /* of one device */
+  double clock_least, temp_most, power_most, util_sum; /* clock_least: of the samples in which it worked */
+  int links_up;
   double replays, link_errors;
   unsigned bits;
   double counters[4];
@@ -51,6 +52,14 @@ struct mal_watch {
   int samples;
   seen of[WATCHED];
 };
+
+static int links_up(const mal_part *d) {
+  int n = 0;
+  for (int i = 0; i < d->n_links; i++) n += d->links[i].active == 1;
+  return n;
+}
+
+static const double works = 0.5; /* of the time, by the driver's count */
 
 static const char *const watched_counters[] = {"symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors"};
 
@@ -67,6 +76,7 @@ mal_watch *mal_watch_begin(mal_health *h) {
     const mal_part *d = &h->topology.devices[i];
     w->of[i].replays = mal_fact_number(d, MAL_F_REPLAYS, 0);
     w->of[i].link_errors = link_errors(d);
+    w->of[i].links_up = links_up(d);
     for (int k = 0; k < 4; k++) w->of[i].counters[k] = mal_counter_of(d, watched_counters[k], 0);
   }
   return w;
@@ -81,8 +91,8 @@ void mal_watch_sample(mal_health *h, mal_watch *w) {
     if (d->kind != MAL_PART_GPU) continue;
     double clock = mal_fact_number(d, MAL_F_SM_CLOCK, 0), temp = mal_fact_number(d, MAL_F_TEMP, 0),
            power = mal_fact_number(d, MAL_F_POWER, 0);
-    if (s->clock_least == 0 || clock < s->clock_least) s->clock_least = clock;
-    if (clock > s->clock_most) s->clock_most = clock;
+    if (mal_fact_number(d, MAL_F_UTIL, 0) > works && (s->clock_least == 0 || clock < s->clock_least))
+      s->clock_least = clock;
     if (temp > s->temp_most) s->temp_most = temp;
     if (power > s->power_most) s->power_most = power;
     s->util_sum += mal_fact_number(d, MAL_F_UTIL, 0);
@@ -100,6 +110,7 @@ static void grown(mal_health *h, mal_rule rule, const mal_part *d, const char *w
 
 void mal_watch_end(mal_health *h, mal_watch *w) {
   const mal_evidence watched = {_("watched"), 0};
+  int gpus = 0, loaded = 0;
   for (int i = 0; i < h->topology.n_devices && i < WATCHED && w->samples; i++) {
     mal_part *d = &h->topology.devices[i];
     const seen *s = &w->of[i];
@@ -108,7 +119,15 @@ void mal_watch_end(mal_health *h, mal_watch *w) {
       mal_know(d, MAL_F_POWER, s->power_most, watched);
       mal_know(d, MAL_F_THROTTLE, s->bits & ~(unsigned)MAL_SLOW_IDLE, watched);
       mal_know(d, MAL_F_UTIL, s->util_sum / w->samples, watched);
-      if (s->util_sum / w->samples > 0.5) mal_know(d, MAL_F_SM_CLOCK, s->clock_least, watched);
+      if (s->util_sum / w->samples > works && s->clock_least > 0) mal_know(d, MAL_F_SM_CLOCK, s->clock_least, watched);
+      loaded += s->util_sum / w->samples > works;
+      gpus++;
+      if (links_up(d) < s->links_up)
+        mal_find(h, MAL_RULE_NVLINK_LINKS, MAL_SEV_ERROR, mal_part_label(h->arena, d), watched,
+                 mal_print(h->arena, _("%d NVLinks went down while watched"), s->links_up - links_up(d)),
+                 _("a link that does not hold: connector, bridge or GPU"),
+                 _("look at the kernel log (XID 74, SXid); reset the GPU; call for service"))
+            ->damage.nvlink = s->links_up ? (double)links_up(d) / s->links_up : 1;
       if (mal_known(d, MAL_F_REPLAYS))
         grown(h, MAL_RULE_PCIE_LINK, d, _("PCIe replays"), s->replays, mal_fact_number(d, MAL_F_REPLAYS, 0),
               _("a PCIe link with a bad signal"), _("reseat the card or its riser"));
@@ -122,4 +141,9 @@ void mal_watch_end(mal_health *h, mal_watch *w) {
               mal_counter_of(d, watched_counters[k], 0), _("a bad cable, dirty fibre or failing transceiver"),
               _("swap cable and transceiver"));
   }
+  if (gpus && loaded < gpus)
+    mal_find(h, MAL_RULE_THROTTLING, MAL_SEV_NOTE, "", watched,
+             mal_print(h->arena, _("%d of %d GPUs had work while watched: only their clocks are judged under load"),
+                       loaded, gpus),
+             _("no job ran on the others"), _("start the job, or a stress test, and watch again"));
 }

@@ -55,7 +55,8 @@ static void set(const place *p, const char *name, size_t n, const char *value, s
   text[length] = 0;
   p->e->found++;
   if (settled(text))
-    mal_note_variable(p->log->h, key, text, (mal_evidence){p->log->p->file, p->line}, replaces);
+    (replaces ? mal_replace_variable : mal_note_variable)(p->log->h, key, text,
+                                                          (mal_evidence){p->log->p->file, p->line});
   else
     mal_forget_variable(p->log->h, key, p->log->p->file);
 }

@@ -140,7 +140,7 @@ static void setting(nccl_log *n, const char *text, int line) {
   snprintf(key, sizeof key, "%.*s", (int)(set - name), name);
   snprintf(value, sizeof value, "%s", set + strlen(" set by environment to "));
   for (size_t i = strlen(value); i > 0 && (value[i - 1] == '.' || value[i - 1] == ' '); i--) value[i - 1] = 0;
-  mal_note_variable(n->h, key, value, at_line(n, line), false);
+  mal_note_variable(n->h, key, value, at_line(n, line));
 }
 
 static void no_gpudirect(nccl_log *n, const char *text, int line) {

@@ -92,26 +92,24 @@ static void flatten(mal_arena *a, mal_writing *w, const char *base, const char *
   closedir(folder);
 }
 
-static void ib_view(mal_topology *t) {
+static void ib_view(mal_topology *t, mal_topology *one) {
   static const char *const of_port[] = {"rate", "state", "phys_state", "link_layer", "counters", "hw_counters"};
-  mal_writing w = {.arena = t->arena};
+  mal_writing w = {.arena = one->arena};
   DIR *cards = opendir(ib_folder);
   if (!cards) return;
   for (struct dirent *card; (card = readdir(cards));) {
     if (*card->d_name == '.') continue;
-    flatten(t->arena, &w, ib_folder, mal_print(t->arena, "%s/fw_ver", card->d_name));
-    flatten(t->arena, &w, ib_folder, mal_print(t->arena, "%s/board_id", card->d_name));
+    flatten(one->arena, &w, ib_folder, mal_print(one->arena, "%s/fw_ver", card->d_name));
+    flatten(one->arena, &w, ib_folder, mal_print(one->arena, "%s/board_id", card->d_name));
     for (size_t i = 0; i < sizeof of_port / sizeof *of_port; i++)
-      flatten(t->arena, &w, ib_folder, mal_print(t->arena, "%s/ports/1/%s", card->d_name, of_port[i]));
+      flatten(one->arena, &w, ib_folder, mal_print(one->arena, "%s/ports/1/%s", card->d_name, of_port[i]));
   }
   closedir(cards);
   mal_paste p;
   int broken;
   if (!w.used) return;
-  mal_paste_make(t->arena, ib_folder, w.text, w.used, &p);
-  mal_topology one;
-  mal_topology_init(&one, t->arena);
-  if (mal_read_ib_class(&one, &p, &broken)) mal_topology_merge(t, &one);
+  mal_paste_make(one->arena, ib_folder, w.text, w.used, &p);
+  if (mal_read_ib_class(one, &p, &broken) && t) mal_topology_merge(t, one);
 }
 
 static void surroundings(mal_topology *t) {
@@ -135,9 +133,10 @@ mal_status mal_topology_live(mal_topology *t, mal_error *e) {
   mal_status s = hwloc_view(t, e);
   if (s != MAL_OK) return s;
   pci_view(t);
-  ib_view(t);
+  mal_topology gpus, nics;
+  mal_topology_init(&nics, t->arena);
+  ib_view(t, &nics);
   surroundings(t);
-  mal_topology gpus;
   mal_topology_init(&gpus, t->arena);
   int on_the_bus = 0;
   for (int i = 0; i < t->n_devices; i++)
@@ -158,10 +157,34 @@ mal_status mal_topology_live(mal_topology *t, mal_error *e) {
   return MAL_OK;
 }
 
+/* What moves is numbers: they are taken over, and what was read for them is let go. */
+static void take_numbers(mal_topology *t, const mal_topology *now) {
+  for (int i = 0; i < now->n_devices; i++) {
+    const mal_part *d = &now->devices[i];
+    mal_part *x = NULL;
+    for (int k = 0; k < t->n_devices && !x; k++) {
+      mal_part *o = &t->devices[k];
+      bool same = d->bus >= 0 ? o->bus == d->bus : o->name && d->name && strcmp(o->name, d->name) == 0;
+      if (o->kind == d->kind && same) x = o;
+    }
+    if (!x) continue;
+    for (int k = 0; k < MAL_FACTS; k++)
+      if (d->fact[k].known && !d->fact[k].text) x->fact[k] = d->fact[k];
+    if (mal_known(d, MAL_F_UNREADABLE) && !mal_known(x, MAL_F_UNREADABLE))
+      mal_know_text(t, x, MAL_F_UNREADABLE, mal_fact_text(d, MAL_F_UNREADABLE), (mal_evidence){"NVML", 0});
+    for (int k = 0; k < d->n_links && k < x->n_links; k++) x->links[k] = d->links[k];
+    for (int k = 0; k < d->n_counters; k++)
+      mal_count_event(t, x, d->counters[k].name, d->counters[k].value, (mal_evidence){ib_folder, 0});
+  }
+}
+
 void mal_topology_refresh(mal_topology *t) {
-  mal_topology gpus;
-  mal_topology_init(&gpus, t->arena);
-  mal_read_nvml(&gpus);
-  mal_topology_merge(t, &gpus);
-  ib_view(t);
+  mal_arena a;
+  mal_topology now;
+  mal_arena_init(&a);
+  mal_topology_init(&now, &a);
+  mal_read_nvml(&now);
+  ib_view(NULL, &now);
+  take_numbers(t, &now);
+  mal_arena_free(&a);
 }

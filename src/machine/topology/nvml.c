@@ -14,7 +14,16 @@ typedef struct nvml_memory {
   unsigned long long total, free, used;
 } nvml_memory;
 
+typedef struct nvml_fabric { /* nvmlGpuFabricInfo_t */
+  unsigned char cluster[16];
+  int status;
+  unsigned clique;
+  unsigned char state;
+} nvml_fabric;
+
 enum {
+  GPU_IS_LOST = 15,
+  RESET_REQUIRED = 16,
   TEXT = 96,
   CLOCK_SM = 1,
   CLOCK_MEM = 2,
@@ -43,6 +52,7 @@ typedef struct nvml {
   int (*ecc_mode)(nvml_device, int *, int *), (*ecc)(nvml_device, int, int, unsigned long long *);
   int (*rows)(nvml_device, unsigned *, unsigned *, unsigned *, unsigned *), (*mig)(nvml_device, unsigned *, unsigned *),
       (*persistence)(nvml_device, int *);
+  int (*fabric)(nvml_device, nvml_fabric *);
   int (*link_state)(nvml_device, unsigned, int *), (*link_errors)(nvml_device, unsigned, int, unsigned long long *),
       (*link_peer)(nvml_device, unsigned, nvml_pci *);
 } nvml;
@@ -84,6 +94,7 @@ static const struct {
     F(rows, "nvmlDeviceGetRemappedRows"),
     F(mig, "nvmlDeviceGetMigMode"),
     F(persistence, "nvmlDeviceGetPersistenceMode"),
+    F(fabric, "nvmlDeviceGetGpuFabricInfo"),
     F(link_state, "nvmlDeviceGetNvLinkState"),
     F(link_errors, "nvmlDeviceGetNvLinkErrorCounter"),
     F(link_peer, "nvmlDeviceGetNvLinkRemotePciInfo_v2"),
@@ -146,6 +157,22 @@ static void health(const nvml *n, mal_part *d, nvml_device g) {
   if (n->persistence && n->persistence(g, &mode) == 0) mal_know(d, MAL_F_PERSISTENCE, mode, live);
 }
 
+/* A GPU that is lost, or needs a reset, answers so whatever it is asked. */
+static void answers(mal_topology *t, const nvml *n, mal_part *d, nvml_device g) {
+  unsigned value;
+  int said = n->temperature ? n->temperature(g, TEMP_GPU, &value) : 0;
+  if (said == GPU_IS_LOST || said == RESET_REQUIRED)
+    mal_know_text(t, d, MAL_F_UNREADABLE, said == GPU_IS_LOST ? "GPU is lost" : "GPU requires reset", live);
+}
+
+static void fabric(mal_topology *t, const nvml *n, mal_part *d, nvml_device g) {
+  static const char *const states[] = {"Not Supported", "Not Started", "In Progress", "Completed"};
+  nvml_fabric f = {.state = 0};
+  if (!n->fabric || n->fabric(g, &f) != 0 || f.state == 0 || f.state > 3) return;
+  mal_know_text(t, d, MAL_F_FABRIC, states[f.state], live);
+  if (f.state == 3) mal_know_text(t, d, MAL_F_FABRIC_STATUS, f.status == 0 ? "Success" : "Failure", live);
+}
+
 static void moving(const nvml *n, mal_part *d, nvml_device g) {
   unsigned use[2];
   unsigned long long bits;
@@ -205,6 +232,8 @@ static void gpu(mal_topology *t, const nvml *n, unsigned index, nvml_device g) {
   number(d, MAL_F_POWER_DEFAULT, n->power_default, g, 1e-3);
   health(n, d, g);
   moving(n, d, g);
+  answers(t, n, d, g);
+  fabric(t, n, d, g);
   links(t, n, (int)(d - t->devices), g);
 }
 
