@@ -67,4 +67,9 @@ node ""
 expect 0 "base: h100-80-sxm" "$MALHA" probe -o -
 "$MALHA" probe --json >"$work/probe.json" || fail "probe --json"
 grep -q '"NV18"\|"nvlinks": 18' "$work/probe.json" || fail "probe: no NV18: $(head -c 600 "$work/probe.json")"
+python3 tests/cli_schema.py docs/schema/probe.json <"$work/probe.json" || fail "probe's JSON and docs/schema/probe.json differ"
+"$MALHA" check --json --prometheus "$work/malha.prom" >"$work/check.json" || fail "check --json"
+python3 tests/cli_schema.py docs/schema/check.json <"$work/check.json" || fail "check's JSON and docs/schema/check.json differ"
+grep -q '^malha_check_gpu_sm_clock_hertz{device="GPU7"} 1755000000$' "$work/malha.prom" || fail "Prometheus: $(cat "$work/malha.prom")"
+if command -v promtool >/dev/null; then promtool check metrics <"$work/malha.prom" || fail promtool; fi
 [ "$failed" -eq 0 ]

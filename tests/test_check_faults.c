@@ -528,6 +528,20 @@ static void test_conflicts(void **state) {
   mal_arena_free(&a);
 }
 
+/* Every rule has a node above that breaks it, or a test of its own. */
+static void test_every_rule_is_tried(void **state) {
+  static const mal_rule apart[] = {MAL_RULE_BENCHMARK_SHAPE, MAL_RULE_BENCHMARK_DATA, MAL_RULE_SICK_NODE,
+                                   MAL_RULE_LISTINGS};
+  (void)state;
+  for (int r = 0; r < MAL_RULES; r++) {
+    bool tried = false;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+      tried = tried || (faults[i].rule && strcmp(faults[i].rule, mal_rule_name[r]) == 0);
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) tried = tried || apart[i] == (mal_rule)r;
+    if (!tried) fail_msg("no node breaks %s", mal_rule_name[r]);
+  }
+}
+
 #define LINE(size, count, us, alg, bus) "   " size "   " count "   float   sum   -1   " us "   " alg "   " bus "   0\n"
 /* As in NVIDIA/nccl issue 1453: 24 ranks, from 29.5 to 5.3 GB/s above 64 MiB. */
 static void test_collapse_and_ranks(void **state) {
@@ -576,10 +590,15 @@ static void test_wrong_results(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_each_fault),           cmocka_unit_test(test_cost),
-      cmocka_unit_test(test_sick_node_of_pairs),   cmocka_unit_test(test_collapse_and_ranks),
-      cmocka_unit_test(test_wrong_results),        cmocka_unit_test(test_disjoint_pairs),
-      cmocka_unit_test(test_nics_of_two_listings), cmocka_unit_test(test_conflicts),
+      cmocka_unit_test(test_each_fault),
+      cmocka_unit_test(test_every_rule_is_tried),
+      cmocka_unit_test(test_cost),
+      cmocka_unit_test(test_sick_node_of_pairs),
+      cmocka_unit_test(test_collapse_and_ranks),
+      cmocka_unit_test(test_wrong_results),
+      cmocka_unit_test(test_disjoint_pairs),
+      cmocka_unit_test(test_nics_of_two_listings),
+      cmocka_unit_test(test_conflicts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -453,15 +453,58 @@ static void test_xid_of_programs(void **state) {
   }
 }
 
+/* Lines as drivers write them. A code that the switch corrects is a note; "Fatal" is an error whatever the catalogue says. */
+static void test_sxids(void **state) {
+  static const struct {
+    const char *line;
+    int code;
+    mal_severity severity;
+  } lines[] = {
+      {"nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 28 LTSSM Fault Up", 20034, MAL_SEV_ERROR},
+      {"nvidia-nvswitch4: SXid (PCI:0000:c6:00.0): 19084, Non-fatal, Link 29 AN1 Heartbeat Timeout Error (First)",
+       19084, MAL_SEV_ERROR},
+      {"nvidia-nvswitch2: SXid (PCI:0000:c4:00.0): 10002, Severity 5 Engine instance 00 Sub-engine instance 00", 10002,
+       MAL_SEV_WARNING},
+      {"nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 12028, Non-fatal, Link 61 egress non-posted PRIV error", 12028,
+       MAL_SEV_WARNING},
+      {"nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 11012, Non-fatal, Link 5 ingress header ECC limit", 11012,
+       MAL_SEV_NOTE},
+      {"nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 11012, Fatal, Link 5", 11012, MAL_SEV_ERROR},
+      {"nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 23017, Fatal, Link 5", 23017, MAL_SEV_ERROR},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    mal_arena a;
+    mal_health h;
+    char text[200], code[32];
+    snprintf(text, sizeof text, "[1.5] %s\n", lines[i].line);
+    snprintf(code, sizeof code, "SXid %d (", lines[i].code); /* the catalogue has a name for it */
+    read_text(&a, &h, "dmesg", text);
+    assert_int_equal(h.n_findings, 1);
+    assert_int_equal(h.findings[0].rule, MAL_RULE_SXID);
+    if (h.findings[0].severity != lines[i].severity || !mal_starts(h.findings[0].what, code))
+      fail_msg("%s: %s %s", text, mal_severity_name[h.findings[0].severity], h.findings[0].what);
+    mal_arena_free(&a);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_environment_forms), cmocka_unit_test(test_environment_sets_nothing),
-      cmocka_unit_test(test_quoted_values),     cmocka_unit_test(test_labels),
-      cmocka_unit_test(test_interleaved),       cmocka_unit_test(test_collective_from_columns),
-      cmocka_unit_test(test_cut_anywhere),      cmocka_unit_test(test_two_runs),
-      cmocka_unit_test(test_very_many_runs),    cmocka_unit_test(test_repeats),
-      cmocka_unit_test(test_long_file),         cmocka_unit_test(test_encodings),
-      cmocka_unit_test(test_not_text),          cmocka_unit_test(test_quiet_kernel_log),
+      cmocka_unit_test(test_sxids),
+      cmocka_unit_test(test_environment_forms),
+      cmocka_unit_test(test_environment_sets_nothing),
+      cmocka_unit_test(test_quoted_values),
+      cmocka_unit_test(test_labels),
+      cmocka_unit_test(test_interleaved),
+      cmocka_unit_test(test_collective_from_columns),
+      cmocka_unit_test(test_cut_anywhere),
+      cmocka_unit_test(test_two_runs),
+      cmocka_unit_test(test_very_many_runs),
+      cmocka_unit_test(test_repeats),
+      cmocka_unit_test(test_long_file),
+      cmocka_unit_test(test_encodings),
+      cmocka_unit_test(test_not_text),
+      cmocka_unit_test(test_quiet_kernel_log),
       cmocka_unit_test(test_xid_of_programs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
