@@ -61,6 +61,17 @@ expect 0 simulate $STEP --fault jitter:all,cv=10% --seed 1 --json
 expect 0 simulate $STEP --fault jitter:all,cv=10% --seed 2 --json
 [ "$(value '["step_s"]')" != "$(cat one)" ] || fail "another seed, the same step"
 
+# Hosts and storage: a checkpoint in the step, a link to a host that is worse.
+OFFLOADED="llama-3-8b --on 2x8xh100-sxm --layout micro-batch=1,zero=2,offload-optimizer=cpu --profile deepspeed"
+expect 0 simulate $OFFLOADED --checkpoint --fault pcie:rank=5,by=50% --json
+valid checkpoint
+[ "$(value '["checkpoint"]["written_s"] > v["checkpoint"]["stall_s"] > 1')" = True ] || fail "a checkpoint that costs nothing"
+[ "$(value '["faults"][0]["cost_s"] > 0.01 * v["healthy_step_s"]')" = True ] || fail "half of a PCIe link costs nothing"
+expect 0 simulate $OFFLOADED --checkpoint
+narrow checkpoint
+shows '^checkpoint training stands'
+shows 'host-pcie'
+
 # Bad usage is said.
 expect 2 simulate $STEP --fault slow:rank=99,by=20%
 says 'there are 16'

@@ -79,7 +79,7 @@ static void test_all_bytes_pass(void **state) {
   for (int i = 1; i <= FLOWS; i++) mal_flow_start(f, 0, i, INFINITY, &use, 1), all += i;
   for (int i = 0; i < FLOWS; i++) assert_true(!isinf(mal_flows_when(f)) && mal_flows_next(f, &at) == i);
   assert_near(at, all / capacity, 1e-12);
-  assert_near(mal_link_bytes(f, 0), all, 1e-12);
+  assert_near(mal_link_bytes(f, 0, at), all, 1e-12);
   assert_near(mal_link_busy(f, 0), all / capacity, 1e-12);
   assert_true(isinf(mal_flows_when(f)) && mal_flows_running(f) == 0);
   mal_flows_free(f);

@@ -26,7 +26,7 @@ typedef struct mal_inputs {
   struct { /* of simulate */
     const char *fault, *ranks, *svg, *spares;
     int routing;
-    bool all_ranks;
+    bool all_ranks, checkpoint;
     int64_t seed, runs;
     double background, days, repair_s, restart_s;
   } simulate;

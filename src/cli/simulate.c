@@ -17,13 +17,14 @@ const mal_option mal_simulate_options_table[] = {
     {"fault", 0, MAL_OPT_TEXT, AT(simulate.fault), "KIND:WHERE,KEY=VALUE", NULL, NULL,
      N_("what goes wrong, may be repeated: slow:rank=5,by=20%; throttle:node=3,by=30%,at=2s,for=5s; "
         "nvlink:rank=5,by=50%; "
-        "nic:rank=5,dead; uplink:leaf=0,by=25%; rail:node=3; jitter:all,cv=5%; die:rank=17,at=1.5s. WHERE is rank=N, "
-        "node=N or "
-        "all")},
+        "nic:rank=5,dead; uplink:leaf=0,by=25%; rail:node=3; jitter:all,cv=5%; die:rank=17,at=1.5s; "
+        "pcie:rank=5,by=50%; numa:rank=5; cpulink:node=3,by=50%; storage:all,by=50%. WHERE is rank=N, node=N or all")},
     {"routing", 0, MAL_OPT_CHOICE, AT(simulate.routing), "HOW", NULL, mal_routing_name,
      N_("between leaves: adaptive (spread evenly), ecmp (hashed, with --seed) or dmodk")},
     {"background", 0, MAL_OPT_NUMBER, AT(simulate.background), "SHARE", NULL, NULL,
-     N_("share of the links between switches that others take, 0 to 0.99")},
+     N_("share of the links between switches and of shared storage that others take, 0 to 0.99")},
+    {"checkpoint", 0, MAL_OPT_FLAG, AT(simulate.checkpoint), NULL, NULL, NULL,
+     N_("a checkpoint is taken before this step and written beside it")},
     {"all-ranks", 0, MAL_OPT_FLAG, AT(simulate.all_ranks), NULL, NULL, NULL,
      N_("play every rank, even where many do the same")},
     {"seed", 0, MAL_OPT_COUNT, AT(simulate.seed), "N", NULL, NULL, N_("of everything random (default: 0)")},
@@ -91,6 +92,7 @@ static mal_status set_options(mal_arena *a, const mal_inputs *in, const mal_plan
       .seed = (uint64_t)in->simulate.seed, .all_ranks = in->simulate.all_ranks, .stop = &interrupted};
   o->routing = (mal_routing)in->simulate.routing;
   o->background = in->simulate.background;
+  o->checkpoint = in->simulate.checkpoint;
   if (!(o->background >= 0 && o->background <= 0.99))
     return mal_fail(e, MAL_BAD, _("--background is %g; it must lie between 0 and 0.99."), o->background);
   if (!in->simulate.fault) return MAL_OK;

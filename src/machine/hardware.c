@@ -101,6 +101,7 @@ const mal_field mal_node_table[] = {
     NEEDED("cpu_cores", cpu_cores, 1, 1e6),
     BYTES("ram_bytes", ram_bytes),
     VALUE("ram_bytes_per_s", ram_bytes_per_s),
+    VALUE("cpu_link_bytes_per_s", cpu_link_bytes_per_s),
     NEEDED("host_speed", host_speed, LEAST_SHARE, 1e3),
     VALUE("nvme_drives", nvme_drives),
     VALUE("nvme_bytes", nvme_bytes),

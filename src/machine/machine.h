@@ -68,7 +68,8 @@ typedef struct mal_node {
   mal_value nvswitches;            /* on the board; 0 not said */
   mal_value nics, nic_bytes_per_s; /* compute fabric only; bytes/s of one NIC, one direction */
   mal_value cpu_sockets, cpu_cores, ram_bytes, ram_bytes_per_s,
-      host_speed; /* host_speed: single-thread speed, EPYC 7742 = 1 */
+      host_speed;                 /* host_speed: single-thread speed, EPYC 7742 = 1 */
+  mal_value cpu_link_bytes_per_s; /* from one CPU socket to the others, one direction; 0 not said */
   mal_value nvme_drives, nvme_bytes, nvme_read_bytes_per_s, nvme_write_bytes_per_s; /* all drives together */
   mal_value max_power_w, usd_per_hour; /* whole node; usd 0 = no price read */
 } mal_node;

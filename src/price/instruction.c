@@ -22,9 +22,10 @@ mal_collective_time mal_communication_time(const mal_plan *plan, const mal_instr
 
 static double least_of(double a, double b) { return b > 0 && b < a ? b : a; }
 
+double mal_pcie_copy_rate(const mal_machine *m) { return m->gpu->pcie_bytes_per_s.value * host_copy; }
+
 double mal_host_copy_rate(const mal_machine *m) {
-  return least_of(m->gpu->pcie_bytes_per_s.value * host_copy,
-                  m->node->ram_bytes_per_s.value / (double)m->gpus_per_node);
+  return least_of(mal_pcie_copy_rate(m), m->node->ram_bytes_per_s.value / (double)m->gpus_per_node);
 }
 
 /* Device, host and drives; the GPUs of a node share host memory and drives. */

@@ -25,6 +25,7 @@ double mal_gemm_peak(const mal_gpu *g, mal_dtype type,
                      double *share); /* dense FLOP/s of the type that the hardware multiplies */
 int mal_instruction_kernels(const mal_plan *plan, const mal_instruction *i, const mal_sizes *s);
 double mal_host_time(const mal_plan *plan, double kernels); /* of the host to issue them; 0 in a CUDA graph */
+double mal_pcie_copy_rate(const mal_machine *m); /* bytes/s of pinned copies over one GPU's PCIe link alone */
 double mal_host_copy_rate(const mal_machine *m); /* bytes/s between one GPU and pinned host memory, all GPUs at it */
 bool mal_is_communication(const mal_instruction *i);
 bool mal_block_has_experts(const mal_plan *plan, const mal_block *b);

@@ -1,7 +1,8 @@
 /* One list of one block on its streams: a stream runs in order, an instruction also waits for the events it names.
  *
- * The compute stream is the line along which time is told: its own kernels by their cause, its gaps by the cause of what it
- * waited for, the tail after its last kernel by the cause of what ends last. So causes sum to the span.
+ * The compute stream is the line along which time is told: its own kernels by their cause, its gaps and the tail after its last
+ * kernel by what ran then: the instruction that was waited for, before it those that held it up in turn. So causes sum to the
+ * span.
  *
  * A chunked collective and the product next to it exchange pieces (Wang et al., ASPLOS 2023): the later one starts when the first
  * piece is there, and ends no earlier than the other's end plus its own last piece.
@@ -18,6 +19,7 @@ static const double backward_host = 0.7;
 
 typedef struct slot {
   double start, end, seconds;
+  int32_t by; /* the instruction whose end let it start; -1: none */
 } slot;
 
 typedef struct lister {
@@ -27,8 +29,9 @@ typedef struct lister {
   slot *slots;       /* by instruction */
   int32_t *recorder; /* by event: the instruction that records it, -1 before */
   double free[MAL_STREAMS];
-  double pieces; /* of a chunked collective */
-  int known;     /* communication priced last: buckets repeat */
+  int32_t last[MAL_STREAMS]; /* instruction that was the stream's last so far, -1 */
+  double pieces;             /* of a chunked collective */
+  int known;                 /* communication priced last: buckets repeat */
   double known_seconds;
   mal_list_time *out;
 } lister;
@@ -59,6 +62,15 @@ static void wait_for(const lister *l, int at, uint16_t w, double *ready, double 
   if (from > *ready) *ready = from, *holder = l->recorder[w];
 }
 
+/* Tells the time between from and until, at whose end instruction `at` ends. */
+static void tell(lister *l, int at, double from, double until) {
+  for (; at >= 0 && until > from; at = l->slots[at].by) {
+    double start = l->slots[at].by < 0 ? from : fmax(from, fmin(until, l->slots[at].start));
+    l->out->cause_s[l->code[at].cause] += until - start;
+    until = start;
+  }
+}
+
 static void place(lister *l, int at) {
   const mal_instruction *in = &l->code[at];
   slot *s = &l->slots[at];
@@ -71,9 +83,10 @@ static void place(lister *l, int at) {
     s->seconds += (l->pieces - 1) * l->plan->machine.gpu->cal.launch_s.value;
   s->start = ready;
   s->end = fmax(ready + s->seconds, least_end);
+  s->by = holder >= 0 ? holder : l->last[stream];
   l->out->busy_s[stream] += s->seconds;
   if (stream == MAL_STREAM_COMPUTE) {
-    if (holder >= 0) l->out->cause_s[l->code[holder].cause] += ready - l->free[stream];
+    if (holder >= 0) tell(l, holder, l->free[stream], ready);
     l->out->cause_s[in->cause] += s->seconds;
     if (s->end > ready + s->seconds) { /* the other's last piece came late */
       int late = holder >= 0 ? l->code[holder].cause : MAL_TIME_TP;
@@ -81,6 +94,7 @@ static void place(lister *l, int at) {
     }
   }
   l->free[stream] = s->end;
+  l->last[stream] = at;
   if (in->record != MAL_NO_EVENT) l->recorder[in->record] = at;
 }
 
@@ -90,7 +104,7 @@ static void finish(lister *l, int count) {
   for (int i = 0; i < count; i++)
     if (last < 0 || l->slots[i].end > l->slots[last].end) last = i;
   l->out->span_s = last < 0 ? 0 : fmax(l->slots[last].end, compute);
-  if (last >= 0) l->out->cause_s[l->code[last].cause] += l->out->span_s - compute;
+  if (last >= 0) tell(l, last, compute, l->out->span_s);
 }
 
 /* Expert traffic beside another micro-batch's products: what they cannot cover stays, and a third of the rest (judgement). */
@@ -174,6 +188,7 @@ mal_list_time mal_price_list(const mal_plan *plan, const mal_block *b, mal_list 
   if (count > ON_STACK) l.slots = MAL_ARRAY(&large, slot, count);
   if (events > ON_STACK) l.recorder = MAL_ARRAY(&large, int32_t, events);
   for (int i = 0; i < events; i++) l.recorder[i] = -1;
+  for (int i = 0; i < MAL_STREAMS; i++) l.last[i] = -1;
   for (int i = 0; i < count; i++) place(&l, i);
   finish(&l, count);
   mal_arena_free(&large);

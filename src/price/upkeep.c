@@ -4,18 +4,29 @@
 #include "reliability/reliability.h"
 #include <math.h>
 
-/* One node and one scalable unit of 32 nodes write what "better" storage gives in the DGX SuperPOD H100 reference architecture
+/* One node and one scalable unit of 32 nodes get what "better" storage gives in the DGX SuperPOD H100 reference architecture
  * (RA-11333-001, table 6). Restart after a failure: judgement. */
-static const double node_write = 4e9, unit_write = 20e9, unit_nodes = 32, restart_s = 300;
+static const mal_storage_rate unit_write = {4e9, 20e9}, unit_read = {8e9, 40e9};
+static const double unit_nodes = 32, restart_s = 300;
 /* What an asynchronous checkpoint stops besides the copy (plan, barriers, unpinned buffers): 6.3 s for 7B parameters, of which the
  * copy is little (PyTorch blog, "Reducing Model Checkpointing Times by Over 10x", 2024). */
 static const double stall_least_s = 6.3;
 static const double id_bytes = 8; /* of a token: its id and its label, four bytes each */
 
-static double data_s(const mal_plan *plan) {
-  double tokens = (double)plan->layout.micro_batch * (double)plan->job.seq / (double)plan->layout.cp;
-  return tokens * id_bytes / mal_host_copy_rate(&plan->machine) + plan->machine.gpu->cal.launch_s.value;
+double mal_data_bytes(const mal_plan *plan) {
+  return (double)plan->layout.micro_batch * (double)plan->job.seq / (double)plan->layout.cp * id_bytes;
 }
+
+static double data_s(const mal_plan *plan) {
+  return mal_data_bytes(plan) / mal_host_copy_rate(&plan->machine) + plan->machine.gpu->cal.launch_s.value;
+}
+
+static mal_storage_rate of_units(const mal_machine *m, mal_storage_rate unit) {
+  double nodes = (double)m->nodes;
+  return (mal_storage_rate){unit.node, fmin(nodes * unit.node, ceil(nodes / unit_nodes) * unit.all)};
+}
+mal_storage_rate mal_storage_writes(const mal_machine *m) { return of_units(m, unit_write); }
+mal_storage_rate mal_storage_reads(const mal_machine *m) { return of_units(m, unit_read); }
 
 double mal_checkpoint_bytes(const mal_program *p) {
   const mal_plan *plan = p->plan;
@@ -39,11 +50,11 @@ static double mttf_s(const mal_plan *plan) {
 mal_upkeep mal_upkeep_of(const mal_program *p) {
   const mal_plan *plan = p->plan;
   const mal_job *j = &plan->job;
-  double nodes = (double)plan->machine.nodes, bytes = mal_checkpoint_bytes(p), mttf = mttf_s(plan);
+  double bytes = mal_checkpoint_bytes(p), mttf = mttf_s(plan);
   mal_upkeep u = {
       .data_s = data_s(plan), .restart_s = restart_s, .in_step = j->tokens > 0 || j->checkpoint_interval_s > 0};
   u.stall_s = stall_least_s + bytes / (double)mal_machine_gpus(&plan->machine) / mal_host_copy_rate(&plan->machine);
-  u.write_s = bytes / fmin(nodes * node_write, ceil(nodes / unit_nodes) * unit_write);
+  u.write_s = bytes / mal_storage_writes(&plan->machine).all;
   u.interval_s = j->checkpoint_interval_s > 0 ? j->checkpoint_interval_s : mal_interval_daly_s(u.stall_s, mttf);
   u.interval_s = fmax(u.interval_s, u.write_s);
   /* A failure goes back to the last checkpoint that storage has. */

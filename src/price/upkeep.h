@@ -20,6 +20,16 @@ typedef struct mal_upkeep {
 } mal_upkeep;
 mal_upkeep mal_upkeep_of(const mal_program *p);
 
+/* Bytes/s that shared storage takes from (gives to) one node, and all nodes of the machine together. */
+typedef struct mal_storage_rate {
+  double node, all;
+} mal_storage_rate;
+mal_storage_rate mal_storage_writes(const mal_machine *m);
+mal_storage_rate mal_storage_reads(const mal_machine *m);
+
+/* Token ids of one micro-batch on their way to a GPU, labels beside them. */
+double mal_data_bytes(const mal_plan *plan);
+
 /* What a checkpoint holds: every trained element that lowering placed, once, as weight, master and states. */
 double mal_checkpoint_bytes(const mal_program *p);
 

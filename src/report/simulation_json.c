@@ -127,6 +127,8 @@ json_t *mal_report_simulation_json(const mal_simulation *s) {
   put_real(o, "plan_step_s", s->plan_step_s);
   put_real(o, "healthy_step_s", s->healthy.step_s);
   put_real(o, "bubble_s", r->bubble_s);
+  put(o, "checkpoint",
+      r->stalled_s > 0 ? json_pack("{s:f, s:f}", "stall_s", r->stalled_s, "written_s", r->written_s) : json_null());
   put(o, "time_s", times_json(r, false));
   put(o, "exposed_s", times_json(r, true));
   put_int(o, "ranks", r->ranks);

@@ -35,6 +35,12 @@ static void put_what(mal_page *p, const mal_simulation *s) {
                    mal_show_int(s->step.events));
 }
 
+static void put_checkpoint(mal_page *p, const mal_simulated *r) {
+  if (!(r->stalled_s > 0)) return;
+  mal_page_field(p, LABEL, _("checkpoint"), _("training stands for %s; storage has it %s after the step began"),
+                 mal_show_time(r->stalled_s), mal_show_time(r->written_s));
+}
+
 static void put_verdict(mal_page *p, const mal_simulation *s) {
   const mal_simulated *r = &s->step;
   mal_page_put(p, "\n");
@@ -59,6 +65,7 @@ static void put_verdict(mal_page *p, const mal_simulation *s) {
   else
     mal_page_field(p, LABEL, _("step"), _("%s; as planned %s (%+.1f %%)"), mal_show_time(r->step_s),
                    mal_show_time(s->plan_step_s), 100 * off);
+  put_checkpoint(p, r);
   mal_page_field(p, LABEL, _("bubble"), _("%s of the busiest rank, %lld: %s waiting for other stages"),
                  percent(p->arena, r->bubble_s / r->step_s), (long long)r->busiest_rank, mal_show_time(r->bubble_s));
 }

@@ -4,7 +4,14 @@
 #include "program/schedule.h"
 #include "simulate/play.h"
 
-enum { MAL_SIM_VARIANTS = 64, MAL_SIM_NO_HANDLE = -1, MAL_SIM_DP_HANDLE = -2 };
+enum { MAL_SIM_VARIANTS = 64 };
+enum { /* in place of an operation of the list in play: whose a transfer is */
+       MAL_SIM_DP_HANDLE = -2,
+       MAL_SIM_IDS_HANDLE = -3,  /* ids of the first micro-batch, to the GPU */
+       MAL_SIM_READ_HANDLE = -4, /* ids of the next step, from storage */
+       MAL_SIM_SAVE_HANDLE = -5, /* a checkpoint, to host memory */
+       MAL_SIM_WRITE_HANDLE = -6 /* and on to storage */
+};
 
 typedef struct mal_sim_event {
   double at;
@@ -20,7 +27,7 @@ enum {
   MAL_EV_FLOW,    /* with: transfer that starts to move */
   MAL_EV_SPEED,   /* a throttle begins or ends */
   MAL_EV_DIE,
-  MAL_EV_START
+  MAL_EV_START /* with: 1 after a checkpoint's stall */
 };
 
 typedef enum mal_sim_state {
@@ -33,6 +40,9 @@ typedef enum mal_sim_state {
   MAL_AT_SEND,
   MAL_AT_REDUCE, /* until the data-parallel stream is empty, within a pass */
   MAL_AT_SYNC,   /* the same before the gradient sync */
+  MAL_AT_SAVE,
+  MAL_AT_IDS,
+  MAL_AT_READ, /* until the ids of the next step are there */
   MAL_AT_END,
   MAL_AT_DEAD
 } mal_sim_state;
@@ -75,7 +85,7 @@ typedef struct mal_sim_actor {
   /* the data-parallel stream */
   mal_sim_job *jobs;
   int32_t first_job, n_jobs, room_jobs, job_at;
-  bool dp_busy, dp_moving;
+  bool dp_busy, dp_moving, reading;
   int32_t dp_meeting; /* -1: local */
   int32_t gathers_asked, gathers_done, params_done, n_params, buckets_issued,
       reducing; /* reducing: units not reduced yet */
@@ -108,6 +118,7 @@ typedef struct mal_sim_meeting { /* one collective of one group, from the first 
 typedef struct mal_sim_transfer { /* what a flow carries */
   int32_t meeting;                /* -1: a message or the unwaited rest of a collective */
   int32_t from, to;               /* actors; -1 */
+  int32_t handle;                 /* of a copy */
   uint8_t direction, chunk;
   bool blocking;
   int64_t micro_batch;
@@ -182,6 +193,7 @@ typedef struct mal_sim {
   uint64_t order;
   double now;
   int64_t entries, entries_done;
+  int32_t n_ended; /* actors */
   mal_sim_blame *blames;
   int64_t room_blames, n_blames;
   int *ranks; /* of the watch, by actor */
@@ -198,6 +210,14 @@ void mal_sim_end_flow(mal_sim *s, int32_t flow);
 /* The actor's compute stream starts or stops: data-parallel traffic beside it slows down or speeds up. */
 void mal_sim_computes(mal_sim *s, mal_sim_actor *a, bool on);
 char *mal_sim_why_stuck(mal_sim *s);
+mal_sim_transfer *mal_sim_take_transfer(mal_sim *s);
+void mal_sim_room_uses(mal_sim *s, mal_sim_transfer *t, int32_t count);
+void mal_sim_schedule_flow(mal_sim *s, mal_sim_transfer *t, double at); /* moves from then on */
+
+/* --- copies.c --- */
+void mal_sim_copy(mal_sim *s, mal_sim_actor *a, const mal_sim_op *op, int32_t handle);
+void mal_sim_copied(mal_sim *s, const mal_sim_transfer *t);
+void mal_sim_begin(mal_sim *s, mal_sim_actor *a, bool saved); /* the step, or the checkpoint before it */
 
 /* --- traffic.c --- */
 void mal_sim_add_job(mal_sim *s, mal_sim_actor *a, mal_sim_job job);

@@ -15,6 +15,7 @@ static uint64_t fault_colour(const mal_sim_rank_state *r) {
   uint64_t c = mal_mix64(bits_of(r->slow));
   c = mal_mix64(c ^ bits_of(r->link_left));
   c = mal_mix64(c ^ bits_of(r->nic_left));
+  c = mal_mix64(c ^ bits_of(r->pcie_left) ^ r->far_memory);
   c = mal_mix64(c ^ bits_of(r->cv));
   c = mal_mix64(c ^ bits_of(r->dies_s));
   c = mal_mix64(c ^ bits_of(r->throttle_lost));
@@ -70,7 +71,7 @@ static int64_t distinct(const uint64_t *colour, int64_t n, uint64_t *scratch) {
 }
 
 /* One round: every team takes up the colours of those it communicates or shares a NIC with. */
-static void refine(mal_sim_maker *m, uint64_t *next, uint64_t *sum, uint64_t *nics) {
+static void refine(mal_sim_maker *m, uint64_t *next, uint64_t *sum, uint64_t *nics, uint64_t *sockets) {
   const mal_sim_world *w = m->w;
   for (int64_t t = 0; t < w->teams; t++)
     next[t] = mal_mix64(m->colour[t] ^ mal_mix64(m->colour[mal_sim_team_after(m, t, 1)]) ^
@@ -87,6 +88,8 @@ static void refine(mal_sim_maker *m, uint64_t *next, uint64_t *sum, uint64_t *ni
   mal_sim_nic_colours(m, nics);
   for (int64_t r = 0; r < w->ranks; r++)
     next[r / w->team_size] += mal_mix64(nics[mal_sim_node_of(m, r) * m->node_nics + m->ranks[r].nic]);
+  if (sockets) mal_sim_socket_colours(m, sockets);
+  for (int64_t r = 0; sockets && r < w->ranks; r++) next[r / w->team_size] += mal_sim_socket_colour(m, sockets, r);
   memcpy(m->colour, next, (size_t)w->teams * sizeof *next);
 }
 
@@ -96,11 +99,12 @@ void mal_sim_settle_colours(mal_sim_maker *m) {
   mal_arena_init(&scratch);
   uint64_t *next = MAL_ARRAY(&scratch, uint64_t, w->teams), *sum = MAL_ARRAY(&scratch, uint64_t, w->teams);
   uint64_t *nics = MAL_ARRAY(&scratch, uint64_t, m->plan->machine.nodes * m->node_nics);
+  uint64_t *sockets = w->hosts ? MAL_ARRAY(&scratch, uint64_t, m->plan->machine.nodes * m->sockets) : NULL;
   m->colour = MAL_ARRAY(w->arena, uint64_t, w->teams);
   first_colours(m);
   int64_t before = w->all_ranks ? w->teams : distinct(m->colour, w->teams, next);
   while (before < w->teams) {
-    refine(m, next, sum, nics);
+    refine(m, next, sum, nics, sockets);
     int64_t after = distinct(m->colour, w->teams, next);
     if (after == before) break;
     before = after;
@@ -153,12 +157,14 @@ int32_t mal_sim_number(mal_arena *a, const uint64_t *colour, int64_t n, int32_t 
 
 static void set_class(mal_sim_maker *m, mal_sim_class *c, int64_t team) {
   const mal_sim_world *w = m->w;
-  *c = (mal_sim_class){.stage = (int32_t)(team / w->stage_teams), .team = (int32_t)team, .slow = 0, .link_left = 1};
+  *c = (mal_sim_class){
+      .stage = (int32_t)(team / w->stage_teams), .team = (int32_t)team, .slow = 0, .link_left = 1, .pcie_left = 1};
   c->dies_s = INFINITY;
   for (int64_t k = 0; k < w->team_size; k++) {
     const mal_sim_rank_state *r = &m->ranks[team * w->team_size + k];
     if (r->slow > c->slow) c->slow = r->slow, c->slow_rank = team * w->team_size + k;
     c->link_left = fmin(c->link_left, r->link_left);
+    c->pcie_left = fmin(c->pcie_left, r->pcie_left);
     c->cv = fmax(c->cv, r->cv);
     if (r->dies_s < c->dies_s) c->dies_s = r->dies_s, c->dead_rank = team * w->team_size + k;
     if (r->throttle_lost > c->throttle_lost) {

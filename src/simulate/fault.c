@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const mal_simulated_fault_name[MAL_BROKEN_KINDS] = {"slow",   "throttle", "nvlink", "nic",
-                                                                "uplink", "rail",     "jitter", "die"};
+const char *const mal_simulated_fault_name[MAL_BROKEN_KINDS] = {
+    "slow", "throttle", "nvlink", "nic", "uplink", "rail", "jitter", "die", "pcie", "numa", "cpulink", "storage"};
 
 enum { MAX_FAULTS = 64 };
 
@@ -25,6 +25,10 @@ static const struct {
     [MAL_BROKEN_RAIL] = {BIT(KEY_NODE), BIT(KEY_NODE)},
     [MAL_BROKEN_JITTER] = {BIT(KEY_RANK) | BIT(KEY_NODE) | BIT(KEY_ALL) | BIT(KEY_CV), BIT(KEY_CV)},
     [MAL_BROKEN_DIE] = {BIT(KEY_RANK) | BIT(KEY_NODE) | BIT(KEY_AT), BIT(KEY_AT)},
+    [MAL_BROKEN_PCIE] = {BIT(KEY_RANK) | BIT(KEY_NODE) | BIT(KEY_ALL) | BIT(KEY_BY), BIT(KEY_BY)},
+    [MAL_BROKEN_NUMA] = {BIT(KEY_RANK) | BIT(KEY_NODE) | BIT(KEY_ALL), BIT(KEY_RANK) | BIT(KEY_NODE) | BIT(KEY_ALL)},
+    [MAL_BROKEN_CPULINK] = {BIT(KEY_NODE) | BIT(KEY_ALL) | BIT(KEY_BY), BIT(KEY_BY)},
+    [MAL_BROKEN_STORAGE] = {BIT(KEY_ALL) | BIT(KEY_BY), BIT(KEY_BY)},
 };
 
 static char *trimmed(char *text) {
@@ -128,9 +132,11 @@ static mal_status read_keys(char *at, mal_simulated_fault *f, const limits *m, m
   unsigned where = said & places;
   if (!where || (where & (where - 1)))
     return mal_fail(e, MAL_BAD, _("--fault %.80s: say where, once: %s."), f->text,
-                    f->kind == MAL_BROKEN_UPLINK ? "leaf=N"
-                    : f->kind == MAL_BROKEN_RAIL ? "node=N"
-                                                 : "rank=N, node=N or all");
+                    f->kind == MAL_BROKEN_UPLINK    ? "leaf=N"
+                    : f->kind == MAL_BROKEN_RAIL    ? "node=N"
+                    : f->kind == MAL_BROKEN_CPULINK ? "node=N or all"
+                    : f->kind == MAL_BROKEN_STORAGE ? "all"
+                                                    : "rank=N, node=N or all");
   if (!(said & rules[f->kind].needed_one))
     return mal_fail(e, MAL_BAD, _("--fault %.80s: how much? Add %s."), f->text,
                     f->kind == MAL_BROKEN_JITTER ? "cv=5%"

@@ -8,6 +8,10 @@
  *   rail:node=3                   two NICs of the node are plugged into each other's leaf
  *   jitter:all,cv=5%              the time of each layer and rank varies, log-normal with this coefficient of variation
  *   die:rank=17,at=1.5s           the rank stops for ever
+ *   pcie:rank=5,by=50%            half of the GPU's lanes to its host are left
+ *   numa:rank=5                   the rank's host memory is that of the other socket: copies cross the link between sockets
+ *   cpulink:node=3,by=50%         half of the links between the node's sockets are left
+ *   storage:all,by=50%            others take half of the shared storage, or it gives half
  *
  * WHERE: rank=N, node=N or all (uplink: leaf=N). */
 #ifndef MAL_SIMULATE_FAULT_H
@@ -26,6 +30,10 @@ typedef enum mal_simulated_fault_kind {
   MAL_BROKEN_RAIL,
   MAL_BROKEN_JITTER,
   MAL_BROKEN_DIE,
+  MAL_BROKEN_PCIE,
+  MAL_BROKEN_NUMA,
+  MAL_BROKEN_CPULINK,
+  MAL_BROKEN_STORAGE,
   MAL_BROKEN_KINDS
 } mal_simulated_fault_kind;
 

@@ -443,7 +443,16 @@ double mal_flow_rate(mal_flows *f, int32_t id) {
   return f->flows[id].rate;
 }
 
-double mal_link_bytes(const mal_flows *f, int32_t at) { return f->links[at].bytes; }
+double mal_link_bytes(const mal_flows *f, int32_t at, double now) {
+  const link *l = &f->links[at];
+  double bytes = l->bytes;
+  for (int32_t i = 0; i < l->count; i++) {
+    const flow *x = &f->flows[l->members[i].flow];
+    double left = fmax(0, x->left - x->rate * (now - x->since));
+    bytes += x->uses[l->members[i].use].weight * (x->bytes - left);
+  }
+  return bytes;
+}
 
 double mal_link_busy(const mal_flows *f, int32_t at) {
   const link *l = &f->links[at];

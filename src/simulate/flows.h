@@ -39,7 +39,7 @@ double mal_flows_when(mal_flows *f);
 int32_t mal_flows_next(mal_flows *f, double *at);
 
 int64_t mal_flows_running(const mal_flows *f);
-double mal_flow_rate(mal_flows *f, int32_t flow);        /* bytes/s now */
-double mal_link_bytes(const mal_flows *f, int32_t link); /* carried by flows that have ended */
-double mal_link_busy(const mal_flows *f, int32_t link);  /* seconds with a flow on it, up to the last change */
+double mal_flow_rate(mal_flows *f, int32_t flow);                    /* bytes/s now */
+double mal_link_bytes(const mal_flows *f, int32_t link, double now); /* carried up to now, not before the last change */
+double mal_link_busy(const mal_flows *f, int32_t link); /* seconds with a flow on it, up to the last change */
 #endif

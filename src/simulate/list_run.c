@@ -68,7 +68,7 @@ static void tell_cause(mal_sim *s, mal_sim_actor *a, int i, double before, int h
   double *cause = mal_sim_causes(s, a), gap = r->start[i] - before, took = r->end[i] - r->start[i];
   if (gap > 0) cause[holder >= 0 ? r->list->ops[holder].cause : op->cause] += gap;
   double share = r->list->kernels_s > 0 ? r->list->host_s / r->list->kernels_s : 0;
-  double launch = op->kind < 0 ? took * share / (1 + share) : 0;
+  double launch = op->kind < 0 && !op->copy ? took * share / (1 + share) : 0;
   cause[MAL_TIME_LAUNCH] += launch;
   cause[op->cause] += took - launch;
 }

@@ -60,10 +60,12 @@ static void set_op(const mal_sim_world *w, const mal_block *b, const mal_instruc
     set_collective(w, i, s, op);
   else
     op->seconds = mal_price_instruction(w->program->plan, b, i, NULL);
+  if (i->op == MAL_OP_COPY && i->variant)
+    op->copy = op->net = true, op->places = i->variant, op->bytes = (double)s->v[0];
 }
 
 static bool is_kernel(const mal_sim_op *op) {
-  return op->stream == MAL_STREAM_COMPUTE && op->op != MAL_OP_COLLECTIVE && op->op != MAL_OP_SEND &&
+  return op->stream == MAL_STREAM_COMPUTE && !op->copy && op->op != MAL_OP_COLLECTIVE && op->op != MAL_OP_SEND &&
          op->op != MAL_OP_RECV;
 }
 

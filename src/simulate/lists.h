@@ -9,12 +9,15 @@
 
 typedef struct mal_sim_op {
   uint8_t stream, cause, op, collective; /* collective: mal_collective */
+  uint8_t places;                        /* of a copy: mal_place from << 4 | to */
+  bool copy;                             /* between GPU, host and drives */
   bool net, chunked,
       experts;  /* net: over links that others use too; experts: part of it runs beside another micro-batch */
   int8_t axis;  /* whose bytes_sent it counts to, MAL_AXES none */
   int16_t kind; /* of its group, -1 */
   uint16_t wait[2], record;
   double seconds;     /* alone on a healthy machine */
+  double bytes;       /* of a copy */
   double inner_s;     /* of that, what the inner link decides */
   double sent, flops; /* bytes by the convention of mal_program.bytes_sent */
   mal_collective_time time;

@@ -4,8 +4,9 @@
 #include "simulate/world.h"
 
 typedef struct mal_sim_rank_state { /* what faults make of a rank */
-  double slow, link_left, nic_left, cv, dies_s, throttle_lost, throttle_at_s, throttle_for_s;
-  int32_t nic; /* which NIC of its node it uses */
+  double slow, link_left, nic_left, pcie_left, cv, dies_s, throttle_lost, throttle_at_s, throttle_for_s;
+  int32_t nic;     /* which NIC of its node it uses */
+  bool far_memory; /* its host memory lies on the next socket */
 } mal_sim_rank_state;
 
 typedef struct mal_sim_maker {
@@ -18,6 +19,9 @@ typedef struct mal_sim_maker {
   int32_t *root[MAL_SIM_KINDS]; /* [team]: teams of one group have the same */
   double nic_share;             /* bytes/s of a rank */
   double *dead_nic;             /* [node · node_nics]: 1 where the NIC is gone */
+  int64_t sockets;              /* of a node, at most one a GPU */
+  double pcie_rate;             /* bytes/s of copies over a GPU's PCIe link */
+  double *cpu_left;             /* [node]: share of the links between its sockets */
   bool *rail;                   /* [node]: two NICs in each other's place */
 } mal_sim_maker;
 
@@ -47,4 +51,14 @@ void mal_sim_set_nics(mal_sim_maker *m);
 void mal_sim_set_topology(mal_sim_maker *m);
 void mal_sim_set_links(mal_sim_maker *m);
 int64_t mal_sim_leaf_of(const mal_sim_maker *m, int64_t rank);
+
+/* --- hosts.c --- */
+void mal_sim_count_sockets(mal_sim_maker *m);
+bool mal_sim_needs_hosts(const mal_sim_maker *m); /* whether anything of this step could bind there */
+uint64_t *mal_sim_socket_colours(const mal_sim_maker *m, uint64_t *into);
+uint64_t mal_sim_socket_colour(const mal_sim_maker *m, const uint64_t *sockets, int64_t rank);
+void mal_sim_set_sockets(mal_sim_maker *m);
+void mal_sim_note_sockets(mal_sim_maker *m); /* those of each class */
+void mal_sim_set_host_links(mal_sim_maker *m);
+int32_t mal_sim_nic_way(const mal_sim_world *w, int32_t class, bool out, mal_flow_use *uses);
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_ROOM = 64, MESSAGE_USES = 512 };
+enum { FIRST_ROOM = 64 };
 
 static void *room_for(mal_arena *a, void *array, int32_t *room, int32_t need, size_t size) {
   if (need <= *room) return array;
@@ -93,10 +93,14 @@ static void blame(mal_sim *s, int32_t waiter, int32_t culprit, int16_t kind, dou
 
 /* --- transfers -------------------------------------------------------------------------------------------------------------- */
 
-static mal_sim_transfer *take_transfer(mal_sim *s) {
+mal_sim_transfer *mal_sim_take_transfer(mal_sim *s) {
   mal_sim_transfer *t = s->n_spare ? s->spare[--s->n_spare] : MAL_NEW(s->arena, mal_sim_transfer);
   t->n_uses = 0;
   return t;
+}
+
+void mal_sim_room_uses(mal_sim *s, mal_sim_transfer *t, int32_t count) {
+  t->uses = room_for(s->arena, t->uses, &t->room_uses, count, sizeof *t->uses);
 }
 
 static void give_transfer(mal_sim *s, mal_sim_transfer *t) {
@@ -105,7 +109,7 @@ static void give_transfer(mal_sim *s, mal_sim_transfer *t) {
 }
 
 /* Moves from time `at` on. */
-static void schedule_flow(mal_sim *s, mal_sim_transfer *t, double at) {
+void mal_sim_schedule_flow(mal_sim *s, mal_sim_transfer *t, double at) {
   int32_t slot = 0;
   for (; slot < s->n_waiting && s->waiting[slot]; slot++)
     if (slot == 64) { /* a long list: append */
@@ -157,7 +161,7 @@ void mal_sim_computes(mal_sim *s, mal_sim_actor *a, bool on) {
 /* --- collectives --------------------------------------------------------------------------------------------------------------- */
 
 static void add_uses(mal_sim *s, mal_sim_transfer *t, const mal_flow_use *uses, int32_t count, double scale) {
-  t->uses = room_for(s->arena, t->uses, &t->room_uses, t->n_uses + count, sizeof *t->uses);
+  mal_sim_room_uses(s, t, t->n_uses + count);
   for (int32_t i = 0; i < count; i++)
     t->uses[t->n_uses++] = (mal_flow_use){uses[i].link, (float)(uses[i].weight * scale)};
 }
@@ -192,13 +196,13 @@ static void begin(mal_sim *s, int32_t at) {
   (void)k;
   m->began = s->now;
   m->share = op->experts ? m->list->waited * s->actors[last].waited : 1;
-  mal_sim_transfer *t = take_transfer(s);
+  mal_sim_transfer *t = mal_sim_take_transfer(s);
   t->meeting = at;
   t->from = t->to = -1;
   set_uses(s, m, m->share, t);
   m->limit = t->limit;
   m->flow = -1;
-  schedule_flow(s, t, s->now + op->time.latency_s * m->share);
+  mal_sim_schedule_flow(s, t, s->now + op->time.latency_s * m->share);
 }
 
 static mal_sim_meeting *meeting_of(mal_sim *s, mal_sim_actor *a, const mal_sim_op *op, const mal_sim_list *l,
@@ -272,10 +276,10 @@ static void end_meeting(mal_sim *s, int32_t at) {
   mal_sim_meeting m = s->meetings[at];
   s->meetings[at].flow = -1;
   if (m.share < 1) { /* the rest of an expert exchange goes on beside */
-    mal_sim_transfer *t = take_transfer(s);
+    mal_sim_transfer *t = mal_sim_take_transfer(s);
     t->meeting = t->from = t->to = -1;
     set_uses(s, &m, 1 - m.share, t);
-    schedule_flow(s, t, s->now);
+    mal_sim_schedule_flow(s, t, s->now);
   }
   for (int32_t i = 0; i < m.arrived; i++) {
     mal_sim_actor *a = &s->actors[m.arrivals[i].actor];
@@ -310,10 +314,10 @@ void mal_sim_send(mal_sim *s, mal_sim_actor *a, const mal_step *step, bool block
   int64_t stage = a->class->stage, peer, peer_chunk;
   mal_pipe_neighbour(&s->pipe, stage, step->chunk, forward ? 1 : -1, &peer, &peer_chunk);
   int32_t to = peer == (stage + 1) % l->pp ? a->class->after : a->class->before;
-  mal_flow_use uses[MESSAGE_USES];
   bool net;
-  mal_sim_transfer *t = take_transfer(s);
-  int32_t count = mal_sim_message_uses(s->w, a->id, to, uses, MESSAGE_USES, &net);
+  mal_sim_transfer *t = mal_sim_take_transfer(s);
+  mal_sim_room_uses(s, t, mal_sim_message_most(s->w, a->id, to));
+  t->n_uses = mal_sim_message_uses(s->w, a->id, to, t->uses, &net);
   mal_group g = {.size = 2, .ranks_per_node = net ? 1 : 2, .nodes = net ? 2 : 1, .stride = 1};
   int64_t domain = mal_machine_domain(&s->plan->machine);
   g.ranks_per_nvlink = domain > 1 ? 2 : 1;
@@ -331,11 +335,11 @@ void mal_sim_send(mal_sim *s, mal_sim_actor *a, const mal_step *step, bool block
   t->limit = rate;
   t->asked = s->now;
   t->hop = price.seconds;
-  add_uses(s, t, uses, count, scale);
+  for (int32_t i = 0; i < t->n_uses; i++) t->uses[i].weight *= (float)scale;
   double ranks = (double)(a->class->count * s->w->team_size);
   s->out->sent[a->id * (MAL_AXES + 1) + MAL_AXES] += t->bytes;
   *(net ? &s->out->nic_bytes : &s->out->inner_bytes) += ranks * t->bytes;
-  schedule_flow(s, t, s->now + price.latency_s);
+  mal_sim_schedule_flow(s, t, s->now + price.latency_s);
 }
 
 static void deliver(mal_sim *s, const mal_sim_transfer *t) {
@@ -365,6 +369,8 @@ void mal_sim_end_flow(mal_sim *s, int32_t flow) {
     end_meeting(s, t->meeting);
   else if (t->to >= 0)
     deliver(s, t);
+  else if (t->from >= 0)
+    mal_sim_copied(s, t);
   give_transfer(s, t);
 }
 
@@ -378,6 +384,9 @@ static const char *state_words(const mal_sim *s, const mal_sim_actor *a) {
                      a->chunk, (long long)a->micro_batch);
   case MAL_AT_SEND: return _("waits until its message is across");
   case MAL_AT_DEAD: return _("has died");
+  case MAL_AT_SAVE: return _("copies its part of a checkpoint");
+  case MAL_AT_IDS:
+  case MAL_AT_READ: return _("waits for its token ids");
   case MAL_AT_LIST:
     return mal_print(s->arena, _("is in %s, micro-batch %lld"), a->sync_list ? _("the end of the step") : pass[a->pass],
                      (long long)a->micro_batch);

@@ -84,6 +84,7 @@ void mal_sim_set_links(mal_sim_maker *m) {
         w->inner_capacity * w->classes[c].link_left;
   for (int32_t n = 0; n < w->n_nics; n++)
     w->capacity[mal_sim_nic_out(w, n)] = w->capacity[mal_sim_nic_in(w, n)] = w->nics[n].capacity;
+  mal_sim_set_host_links(m);
   if (fabric) mal_topology_capacity(&w->topology, m->setup->background, w->capacity + mal_sim_fabric_link(w, 0));
 }
 
@@ -138,6 +139,14 @@ static void collect_fabric(mal_sim_world *w, const mal_sim_kind *k, int32_t grou
     }
 }
 
+static void collect_nic_way(const mal_sim_world *w, int32_t class, collecting *c) {
+  mal_flow_use *uses = MAL_ARRAY(w->arena, mal_flow_use, 1 + w->classes[class].n_sockets);
+  for (int out = 0; out < 2; out++) {
+    int32_t n = mal_sim_nic_way(w, class, out, uses);
+    for (int32_t i = 0; i < n; i++) collect(c, uses[i].link, uses[i].weight);
+  }
+}
+
 static mal_flow_use *kept(mal_sim_world *w, collecting *c, int32_t *count) {
   mal_flow_use *uses = MAL_ARRAY(w->arena, mal_flow_use, c->count ? c->count : 1);
   for (int32_t i = 0; i < c->count; i++) {
@@ -171,6 +180,7 @@ const mal_sim_pattern *mal_sim_group_pattern(mal_sim_world *w, int kind, int32_t
         collect(&c, mal_sim_nic_in(w, class->nics[j]), (float)nic->ranks[x]);
       }
     }
+    collect_nic_way(w, k->members[i], &c);
   }
   if (w->fabric) collect_fabric(w, k, group, collective, &c);
   p->nic = kept(w, &c, &p->n_nic);
@@ -187,9 +197,16 @@ static void use_nics(const mal_sim_world *w, int32_t class, bool out, mal_flow_u
         add_use(uses, count, out ? mal_sim_nic_out(w, c->nics[j]) : mal_sim_nic_in(w, c->nics[j]),
                 (float)nic->ranks[x]);
   }
+  int32_t more = mal_sim_nic_way(w, class, out, uses + *count), from = *count;
+  for (int32_t i = 0; i < more; i++) add_use(uses, count, uses[from + i].link, uses[from + i].weight);
 }
 
-int32_t mal_sim_message_uses(mal_sim_world *w, int32_t from, int32_t to, mal_flow_use *uses, int32_t most, bool *net) {
+int32_t mal_sim_message_most(const mal_sim_world *w, int32_t from, int32_t to) {
+  const mal_sim_class *a = &w->classes[from], *b = &w->classes[to];
+  return a->n_nics + b->n_nics + a->n_sockets + b->n_sockets + 2 + MAL_ROUTE_MOST * (int32_t)w->team_size;
+}
+
+int32_t mal_sim_message_uses(mal_sim_world *w, int32_t from, int32_t to, mal_flow_use *uses, bool *net) {
   const mal_sim_maker *m = w->maker;
   int64_t a = w->classes[from].team * w->team_size, b = w->classes[to].team * w->team_size;
   int32_t count = 0;
@@ -202,7 +219,7 @@ int32_t mal_sim_message_uses(mal_sim_world *w, int32_t from, int32_t to, mal_flo
   }
   use_nics(w, from, true, uses, &count);
   use_nics(w, to, false, uses, &count);
-  for (int64_t k = 0; w->fabric && k < w->team_size && count + MAL_ROUTE_MOST <= most; k++) {
+  for (int64_t k = 0; w->fabric && k < w->team_size; k++) {
     int32_t links[MAL_ROUTE_MOST];
     int64_t x = mal_sim_node_of(m, a + k) * m->node_nics + m->ranks[a + k].nic;
     int64_t y = mal_sim_node_of(m, b + k) * m->node_nics + m->ranks[b + k].nic;

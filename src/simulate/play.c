@@ -54,6 +54,14 @@ static bool run_entry(mal_sim *s, mal_sim_actor *a) {
   return mal_sim_continue_pass(s, a);
 }
 
+/* What links have carried up to the end of the step: a checkpoint may be written beyond it. */
+static void note_links(mal_sim *s) {
+  for (int32_t i = 0; i < s->w->n_links; i++) {
+    s->out->link_bytes[i] = mal_link_bytes(s->flows, i, s->now);
+    s->out->link_busy_s[i] = mal_link_busy(s->flows, i);
+  }
+}
+
 void mal_sim_advance(mal_sim *s, mal_sim_actor *a) {
   switch (a->state) {
   case MAL_AT_GATHER:
@@ -84,8 +92,13 @@ void mal_sim_advance(mal_sim *s, mal_sim_actor *a) {
     s->entries_done++;
   }
   if (a->pc < a->n_steps) return;
+  if (a->reading) {
+    a->state = MAL_AT_READ, a->since = s->now;
+    return;
+  }
   a->state = MAL_AT_END;
   s->out->finish_s[a->id] = s->now;
+  if (++s->n_ended == s->n_actors) note_links(s);
 }
 
 static void segment_event(mal_sim *s, mal_sim_actor *a, int64_t version) {
@@ -98,6 +111,10 @@ static void segment_event(mal_sim *s, mal_sim_actor *a, int64_t version) {
 
 static void op_event(mal_sim *s, mal_sim_actor *a, int64_t op) {
   if (a->state != MAL_AT_LIST) return;
+  if (op >= 0 && a->run.list->ops[op].copy) {
+    mal_sim_copy(s, a, &a->run.list->ops[op], (int32_t)op);
+    return;
+  }
   if (op >= 0) {
     mal_sim_arrive(s, a, a->run.list, &a->run.list->ops[op], (int32_t)op);
     return;
@@ -140,7 +157,7 @@ static void handle(mal_sim *s, const mal_sim_event *e) {
   case MAL_EV_DIE:
     if (a->state != MAL_AT_END) a->state = MAL_AT_DEAD;
     break;
-  default: mal_sim_advance(s, a); break;
+  default: mal_sim_begin(s, a, e->with != 0); break;
   }
 }
 
@@ -182,7 +199,7 @@ static void conclude(mal_sim *s) {
     if (s->actors[i].state == MAL_AT_END && out->finish_s[i] > out->end_s) out->end_s = out->finish_s[i];
   }
   out->done = s->entries ? (double)s->entries_done / (double)s->entries : 1;
-  if (!out->finished) out->end_s = s->now;
+  if (!out->finished) out->end_s = s->now, note_links(s);
   if (!out->finished && !out->interrupted && !s->status) out->stuck = mal_sim_why_stuck(s);
   for (int64_t i = 0, n = 0; i < s->room_blames; i++)
     if (s->blames[i].times) s->blames[n++] = s->blames[i];

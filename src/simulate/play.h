@@ -36,8 +36,12 @@ typedef struct mal_sim_played {
   mal_sim_blame *blames;              /* by seconds · ranks, largest first */
   int64_t n_blames;
   int64_t events;
-  mal_flows *flows; /* for what links carried; freed by the caller */
-  char *stuck;      /* why it did not finish */
+  double *link_bytes, *link_busy_s; /* [link]: carried by the end of the step; time with traffic */
+  double data_s;                    /* the longest wait of a rank for its first token ids */
+  double stalled_s;                 /* a checkpoint stopped training */
+  double written_s;                 /* when storage has the checkpoint */
+  mal_flows *flows;                 /* freed by the caller */
+  char *stuck;                      /* why it did not finish */
 } mal_sim_played;
 
 typedef struct mal_sim_watch {
@@ -48,9 +52,10 @@ typedef struct mal_sim_watch {
   const mal_simulate_tables *tables; /* may be NULL */
   volatile const int *stop;
   uint64_t seed;
-  bool alone;    /* links are never shared: each transfer goes as if alone */
-  double data_s; /* the copy of the first micro-batch's token ids */
+  bool alone;                       /* links are never shared: each transfer goes as if alone */
+  double checkpoint_bytes, stall_s; /* of each rank, 0: none is taken; what it stops training besides the copy */
 } mal_sim_watch;
 
+void mal_sim_used_links(mal_arena *a, const mal_sim_world *w, const mal_sim_played *p, mal_simulated *out);
 mal_status mal_sim_play(mal_sim_world *w, const mal_sim_watch *watch, mal_sim_played *out, mal_error *e);
 #endif

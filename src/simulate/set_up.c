@@ -121,7 +121,7 @@ static void set_actor(mal_sim *s, int32_t id) {
   }
   a->random = mal_mix64(s->watch->seed ^ ((uint64_t)c->team << 20));
   s->entries += a->n_steps;
-  mal_sim_push(s, c->stage == 0 ? s->watch->data_s : 0, id, MAL_EV_START, 0);
+  mal_sim_push(s, 0, id, MAL_EV_START, 0);
   if (!isinf(c->dies_s)) mal_sim_push(s, c->dies_s, id, MAL_EV_DIE, 0);
   if (c->throttle_lost > 0) {
     mal_sim_push(s, c->throttle_at_s, id, MAL_EV_SPEED, 1);
@@ -184,6 +184,8 @@ mal_status mal_sim_set_up(mal_sim *s) {
   out->compute_s = MAL_ARRAY(s->arena, double, s->n_actors);
   out->waited_s = MAL_ARRAY(s->arena, double, s->n_actors);
   out->cause_s = mal_alloc_array(s->arena, (size_t)s->n_actors, sizeof *out->cause_s);
+  out->link_bytes = MAL_ARRAY(s->arena, double, s->w->n_links);
+  out->link_busy_s = MAL_ARRAY(s->arena, double, s->w->n_links);
   out->sent = MAL_ARRAY(s->arena, double, s->n_actors *(MAL_AXES + 1));
   s->open = MAL_ARRAY(s->arena, int32_t *, s->w->n_kinds + 1);
   for (int k = 0; k < s->w->n_kinds; k++) {

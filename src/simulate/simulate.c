@@ -1,4 +1,5 @@
 #include "simulate/simulate.h"
+#include "price/kernel.h"
 #include "price/upkeep.h"
 #include "simulate/play.h"
 #include <math.h>
@@ -34,20 +35,20 @@ static void set_times(const mal_program *program, const mal_simulate_options *o,
   double told = 0;
   out->busiest_rank = w->classes[at].team * w->team_size;
   memcpy(out->time_s, p->cause_s[at], sizeof out->time_s);
-  out->time_s[MAL_TIME_DATA] += upkeep.data_s;
+  out->time_s[MAL_TIME_DATA] += p->data_s;
   if (w->classes[at].stage > 0)
-    out->time_s[MAL_TIME_BUBBLE] -= upkeep.data_s; /* later stages wait for the first one's copy */
+    out->time_s[MAL_TIME_BUBBLE] -= p->data_s; /* later stages wait for the first one's copy */
   for (int c = 0; c < MAL_TIME_CAUSES; c++) told += out->time_s[c];
   out->time_s[MAL_TIME_BUBBLE] += fmax(0, p->end_s - told); /* the end of the step, waiting for the last */
   out->played_s = out->step_s = p->end_s;
   out->bubble_s = out->time_s[MAL_TIME_BUBBLE];
   if (!p->finished) return;
   if (!named_jitter(o)) {
-    double lost = straggling(program->plan, out->step_s - upkeep.data_s);
+    double lost = straggling(program->plan, out->step_s - p->data_s - p->stalled_s);
     out->time_s[MAL_TIME_JITTER] += lost;
     out->step_s += lost;
   }
-  if (upkeep.in_step && upkeep.interval_s > 0) {
+  if (upkeep.in_step && upkeep.interval_s > 0 && !o->checkpoint) {
     double stall = out->step_s * upkeep.stall_s / upkeep.interval_s;
     out->time_s[MAL_TIME_CHECKPOINT] += stall;
     out->step_s += stall;
@@ -94,50 +95,6 @@ static void set_bytes(const mal_sim_world *w, const mal_sim_played *p, mal_simul
     memcpy(out->bytes_sent, p->sent + c * (MAL_AXES + 1), sizeof out->bytes_sent);
   }
   out->flops = p->flops;
-}
-
-/* --- links ----------------------------------------------------------------------------------------------------------------- */
-
-static void add_link(mal_simulated *out, mal_arena *a, const mal_sim_world *w, const mal_sim_played *p,
-                     const char *name, int32_t from, int32_t to, int64_t count) {
-  int32_t best = from;
-  double used = -1;
-  for (int32_t i = from; i < to; i++) {
-    double share = w->capacity[i] > 0 ? mal_link_bytes(p->flows, i) / w->capacity[i] : 0;
-    if (share > used) used = share, best = i;
-  }
-  if (from >= to) return;
-  mal_simulated_link *l = &out->links[out->n_links++];
-  *l = (mal_simulated_link){.name = name, .count = count, .bytes_per_s = w->capacity[best]};
-  l->bytes = mal_link_bytes(p->flows, best);
-  l->busy_s = mal_link_busy(p->flows, best);
-  l->used = out->played_s > 0 ? used / out->played_s : 0;
-  int32_t fabric = mal_sim_fabric_link(w, 0);
-  if (best >= fabric)
-    l->busiest = mal_topology_link_name(&w->topology, a, best - fabric);
-  else if (best >= mal_sim_nic_out(w, 0)) {
-    int32_t nic = (best - mal_sim_nic_out(w, 0)) % w->n_nics;
-    l->busiest = mal_print(a, _("NIC %lld of node %lld"), (long long)w->nics[nic].index, (long long)w->nics[nic].node);
-  } else
-    l->busiest = mal_print(a, _("rank %lld"), (long long)(w->classes[best % w->n_classes].team * w->team_size));
-}
-
-static void set_links(mal_arena *a, const mal_plan *plan, const mal_sim_world *w, const mal_sim_played *p,
-                      mal_simulated *out) {
-  const mal_machine *m = &plan->machine;
-  bool nvlink = m->gpu->nvlink_bytes_per_s.value > 0 && mal_machine_domain(m) > 1;
-  out->links = MAL_ARRAY(a, mal_simulated_link, 8);
-  add_link(out, a, w, p, nvlink ? "nvlink" : "pcie", 0, mal_sim_nic_out(w, 0), w->ranks);
-  if (m->nodes > 1) {
-    int64_t nics = 0;
-    for (int32_t n = 0; n < w->n_nics; n++) nics += w->nics[n].count;
-    add_link(out, a, w, p, "nic", mal_sim_nic_out(w, 0), mal_sim_fabric_link(w, 0), nics);
-  }
-  if (w->fabric)
-    add_link(out, a, w, p, "fabric", mal_sim_fabric_link(w, 0), w->n_links, w->n_links - mal_sim_fabric_link(w, 0));
-  double most = 0;
-  for (int i = 0; i < out->n_links; i++)
-    if (out->links[i].used > most) most = out->links[i].used, out->slowest_link = out->links[i].busiest;
 }
 
 /* --- who waits for whom ---------------------------------------------------------------------------------------------------------- */
@@ -194,7 +151,8 @@ mal_status mal_simulate(mal_arena *a, const mal_program *p, const mal_simulate_o
   mal_arena scratch;
   mal_sim_world world;
   mal_sim_played played = {0};
-  mal_sim_setup setup = {o->faults, o->n_faults, o->seed, o->all_ranks || named_jitter(o), o->routing, o->background};
+  mal_sim_setup setup = {o->faults,  o->n_faults,   o->seed,      o->all_ranks || named_jitter(o),
+                         o->routing, o->background, o->checkpoint};
   mal_sim_watch watch = {.ranks = o->ranks,
                          .n_ranks = o->n_ranks,
                          .timeline = o->timeline,
@@ -205,18 +163,22 @@ mal_status mal_simulate(mal_arena *a, const mal_program *p, const mal_simulate_o
                          .tables = o->tables};
   *out = (mal_simulated){0};
   mal_arena_init(&scratch);
-  watch.data_s = mal_upkeep_of(p).data_s;
+  if (o->checkpoint) {
+    watch.checkpoint_bytes = mal_checkpoint_bytes(p) / (double)mal_layout_world(&p->plan->layout);
+    watch.stall_s = mal_upkeep_of(p).stall_s - watch.checkpoint_bytes / mal_host_copy_rate(&p->plan->machine);
+  }
   mal_status status = mal_sim_world_make(&scratch, p, &setup, &world, e);
   if (!status) status = mal_sim_play(&world, &watch, &played, e);
   if (!status) {
     out->finished = played.finished, out->interrupted = played.interrupted;
     out->stuck = played.stuck ? mal_copy(a, played.stuck) : NULL;
     out->done = played.done;
+    out->stalled_s = played.stalled_s, out->written_s = played.written_s;
     out->ranks = world.ranks, out->classes = world.n_classes, out->events = played.events;
     set_times(p, o, &world, &played, out);
     set_stages(a, p, &world, &played, out);
     set_bytes(&world, &played, out);
-    set_links(a, p->plan, &world, &played, out);
+    mal_sim_used_links(a, &world, &played, out);
     set_waits(a, &world, &played, out);
     set_slowest(&world, out);
   }

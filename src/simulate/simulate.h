@@ -18,7 +18,8 @@ typedef struct mal_simulate_options {
   bool all_ranks; /* play every rank rather than one for each class of equal ones */
   bool alone;     /* transfers never share a link */
   mal_routing routing;
-  double background;    /* share of the fabric's links that others take, 0 .. 0.99 */
+  double background;    /* share of the fabric's links and of shared storage that others take, 0 .. 0.99 */
+  bool checkpoint;      /* one is taken before this step's work and written beside it */
   const int64_t *ranks; /* whose events go to the timeline */
   int n_ranks;
   mal_timeline *timeline;      /* may be NULL */
@@ -49,13 +50,14 @@ typedef struct mal_simulated_stage {
 
 typedef struct mal_simulated {
   bool finished, interrupted;
-  const char *stuck;               /* why it did not finish, NULL */
-  double done;                     /* share of the step played */
-  double step_s;                   /* with what the plan adds for stragglers and checkpoints */
-  double played_s;                 /* as played */
-  double bubble_s;                 /* of the busiest rank: it waits for other stages */
-  double time_s[MAL_TIME_CAUSES];  /* of the busiest rank, sums to step_s */
-  double flops;                    /* executed, all ranks */
+  const char *stuck;              /* why it did not finish, NULL */
+  double done;                    /* share of the step played */
+  double step_s;                  /* with what the plan adds for stragglers, and for checkpoints unless one is played */
+  double played_s;                /* as played */
+  double bubble_s;                /* of the busiest rank: it waits for other stages */
+  double time_s[MAL_TIME_CAUSES]; /* of the busiest rank, sums to step_s */
+  double stalled_s, written_s;    /* a checkpoint: training stood; storage has it so long after the step began */
+  double flops;                   /* executed, all ranks */
   double bytes_sent[MAL_AXES + 1]; /* by a rank of the busiest stage, as mal_program.bytes_sent */
   int64_t ranks, classes, events;
   int64_t slowest_rank, busiest_rank;

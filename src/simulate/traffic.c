@@ -35,6 +35,10 @@ void mal_sim_kick(mal_sim *s, mal_sim_actor *a) {
   a->dp_busy = true;
   a->dp_meeting = -1;
   a->dp_since = s->now;
+  if (op->copy) {
+    mal_sim_copy(s, a, op, MAL_SIM_DP_HANDLE);
+    return;
+  }
   if (op->net) {
     mal_sim_arrive(s, a, job->list, op, MAL_SIM_DP_HANDLE);
     return;

@@ -120,6 +120,8 @@ static void apply_fault(mal_sim_maker *m, const mal_simulated_fault *f, mal_sim_
     else
       m->dead_nic[mal_sim_node_of(m, rank) * m->node_nics + r->nic] = 1;
     break;
+  case MAL_BROKEN_PCIE: r->pcie_left *= 1 - f->lost; break;
+  case MAL_BROKEN_NUMA: r->far_memory = true; break;
   case MAL_BROKEN_JITTER: r->cv = hypot(r->cv, f->cv); break;
   case MAL_BROKEN_DIE: r->dies_s = fmin(r->dies_s, f->at_s); break;
   default: break;
@@ -152,13 +154,17 @@ static mal_status set_ranks(mal_sim_maker *m, mal_error *e) {
   m->rail = MAL_ARRAY(m->w->arena, bool, machine->nodes);
   for (int64_t r = 0; r < m->w->ranks; r++) {
     mal_sim_rank_state *s = &m->ranks[r];
-    *s = (mal_sim_rank_state){.slow = 1, .link_left = 1, .nic_left = 1, .dies_s = INFINITY};
+    *s = (mal_sim_rank_state){.slow = 1, .link_left = 1, .nic_left = 1, .pcie_left = 1, .dies_s = INFINITY};
     s->nic = (int32_t)(r % gpus * m->node_nics / gpus);
     for (int i = 0; i < m->setup->n_faults; i++)
       if (at_place(m, &m->setup->faults[i].place, r)) apply_fault(m, &m->setup->faults[i], s, r);
   }
   for (int i = 0; i < m->setup->n_faults; i++)
     if (m->setup->faults[i].kind == MAL_BROKEN_RAIL) m->rail[m->setup->faults[i].place.node] = true;
+  for (int i = 0; i < m->setup->n_faults; i++)
+    for (int64_t n = 0; m->setup->faults[i].kind == MAL_BROKEN_CPULINK && n < machine->nodes; n++)
+      if (m->setup->faults[i].place.node < 0 || m->setup->faults[i].place.node == n)
+        m->cpu_left[n] *= 1 - m->setup->faults[i].lost;
   return move_traffic(m, e);
 }
 
@@ -187,6 +193,15 @@ static double nic_share(const mal_machine *m) {
   return mal_group_reach(m, &g).nic;
 }
 
+static mal_status check_sockets(const mal_sim_maker *m, mal_error *e) {
+  for (int i = 0; i < m->setup->n_faults; i++) {
+    const mal_simulated_fault *f = &m->setup->faults[i];
+    if (m->sockets < 2 && (f->kind == MAL_BROKEN_NUMA || f->kind == MAL_BROKEN_CPULINK))
+      return mal_fail(e, MAL_BAD, _("--fault %.80s: GPUs of a node lie on one CPU socket (cpu_sockets)."), f->text);
+  }
+  return MAL_OK;
+}
+
 mal_status mal_sim_world_make(mal_arena *a, const mal_program *p, const mal_sim_setup *setup, mal_sim_world *w,
                               mal_error *e) {
   const mal_layout *l = &p->plan->layout;
@@ -203,12 +218,16 @@ mal_status mal_sim_world_make(mal_arena *a, const mal_program *p, const mal_sim_
   w->all_ranks = setup->all_ranks || w->fabric;
   note_kinds(w);
   for (int k = 0; k < w->n_kinds; k++) join_teams(m, k);
-  mal_status status = set_ranks(m, e);
+  mal_sim_count_sockets(m);
+  mal_status status = check_sockets(m, e);
+  if (!status) status = set_ranks(m, e);
   if (status) return status;
+  w->hosts = mal_sim_needs_hosts(m);
   mal_sim_settle_colours(m);
   mal_sim_set_classes(m);
   for (int k = 0; k < w->n_kinds; k++) mal_sim_set_groups(m, k);
   mal_sim_set_nics(m);
+  if (w->hosts) mal_sim_set_sockets(m), mal_sim_note_sockets(m);
   mal_sim_set_topology(m);
   for (int i = 0; i < setup->n_faults; i++)
     if (setup->faults[i].kind == MAL_BROKEN_UPLINK && setup->faults[i].place.leaf >= w->topology.leaves)
