@@ -192,13 +192,8 @@ static mal_status play_days(mal_arena *a, const mal_inputs *in, mal_simulation *
       return mal_fail(e, MAL_BAD, _("--spares is %lld; at most %d."), (long long)j.spares, MAL_HORIZON_MOST_SPARES);
   }
   mal_upkeep upkeep = mal_upkeep_of(s->program);
-  bool a100 = plan->machine.gpu->architecture && strcmp(plan->machine.gpu->architecture, "sm80") == 0;
-  j.kinds = mal_failures_published(a100, &j.n_kinds);
-  j.node_share = (double)plan->machine.gpus_per_node / 8; /* the rates are of 8-GPU nodes */
-  j.interval_s = plan->job.checkpoint_interval_s;
-  j.stall_s = upkeep.stall_s, j.write_s = upkeep.write_s;
-  j.restart_s =
-      (in->simulate.restart_s > 0 ? in->simulate.restart_s : upkeep.restart_s) + upkeep.write_s; /* read back as fast */
+  mal_upkeep_horizon(a, plan, &upkeep, &j);
+  if (in->simulate.restart_s > 0) j.restart_s = in->simulate.restart_s + upkeep.read_s;
   j.repair_s = in->simulate.repair_s > 0 ? in->simulate.repair_s : repair_s;
   j.seed = (uint64_t)in->simulate.seed;
   j.runs = in->simulate.runs > 0 ? (int)in->simulate.runs : DEFAULT_RUNS;

@@ -42,23 +42,30 @@ double mal_checkpoint_bytes(const mal_program *p) {
   return trained * each;
 }
 
-static double mttf_s(const mal_plan *plan) {
-  const mal_machine *m = &plan->machine;
-  return mal_mttf_s(mal_node_failures(m->gpu->failures_per_node_day.value, (double)m->gpus_per_node), m->nodes);
+static double node_failures(const mal_machine *m) {
+  return mal_node_failures(m->gpu->failures_per_node_day.value, (double)m->gpus_per_node);
+}
+
+void mal_upkeep_horizon(mal_arena *a, const mal_plan *plan, const mal_upkeep *u, mal_horizon_job *j) {
+  j->nodes = plan->machine.nodes;
+  j->kinds = mal_failure_kinds(a, node_failures(&plan->machine), &j->n_kinds);
+  j->interval_s = u->interval_s, j->stall_s = u->stall_s, j->write_s = u->write_s;
+  j->restart_s = u->restart_s + u->read_s;
 }
 
 mal_upkeep mal_upkeep_of(const mal_program *p) {
   const mal_plan *plan = p->plan;
   const mal_job *j = &plan->job;
-  double bytes = mal_checkpoint_bytes(p), mttf = mttf_s(plan);
+  double bytes = mal_checkpoint_bytes(p), mttf = mal_mttf_s(node_failures(&plan->machine), plan->machine.nodes);
   mal_upkeep u = {
       .data_s = data_s(plan), .restart_s = restart_s, .in_step = j->tokens > 0 || j->checkpoint_interval_s > 0};
   u.stall_s = stall_least_s + bytes / (double)mal_machine_gpus(&plan->machine) / mal_host_copy_rate(&plan->machine);
   u.write_s = bytes / mal_storage_writes(&plan->machine).all;
+  u.read_s = bytes / mal_storage_reads(&plan->machine).all;
   u.interval_s = j->checkpoint_interval_s > 0 ? j->checkpoint_interval_s : mal_interval_daly_s(u.stall_s, mttf);
   u.interval_s = fmax(u.interval_s, u.write_s);
   /* A failure goes back to the last checkpoint that storage has. */
-  u.goodput = mal_ettr(mttf, restart_s + u.write_s, u.interval_s, u.in_step ? 0 : u.stall_s);
+  u.goodput = mal_ettr(mttf, restart_s + u.read_s + u.write_s, u.interval_s, u.in_step ? 0 : u.stall_s);
   return u;
 }
 

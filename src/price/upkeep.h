@@ -8,17 +8,22 @@
 #ifndef MAL_PRICE_UPKEEP_H
 #define MAL_PRICE_UPKEEP_H
 #include "price/compose.h"
+#include "reliability/horizon.h"
 
 typedef struct mal_upkeep {
   double data_s;     /* of a step, exposed */
   double stall_s;    /* of a checkpoint: training stops */
   double write_s;    /* of a checkpoint: until storage has it */
+  double read_s;     /* of a checkpoint, back from storage */
   double restart_s;  /* from a failure until training goes on, beside reading the checkpoint back */
   double interval_s; /* between checkpoints: the job's, else Daly's best, never shorter than write_s */
   bool in_step;      /* the stall is in the step */
   double goodput; /* share of the time that is left when failures, restarts and what is not in the step are taken off */
 } mal_upkeep;
 mal_upkeep mal_upkeep_of(const mal_program *p);
+
+/* The same failures, checkpoints and restarts as goodput has them, for playing (nodes, kinds and times of j). */
+void mal_upkeep_horizon(mal_arena *a, const mal_plan *plan, const mal_upkeep *u, mal_horizon_job *j);
 
 /* Bytes/s that shared storage takes from (gives to) one node, and all nodes of the machine together. */
 typedef struct mal_storage_rate {

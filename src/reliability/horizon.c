@@ -10,33 +10,40 @@ static const double day_s = 86400;
 
 /* Counts of Llama 3's 54 days on 16,384 H100 in 2,048 nodes (arXiv 2407.21783, table 5); the paper's own shares do not follow
  * from them (148 of 419 is 35.3 %, it prints 30.1 %), so the counts are taken. Hardware of a node takes the node away. */
-#define LLAMA3(n) ((n) / (54.0 * 2048.0))
-static const mal_failure_kind llama3[] = {
-    {"faulty GPU", LLAMA3(148), true},
-    {"GPU HBM3 memory", LLAMA3(72), true},
-    {"software bug", LLAMA3(54), false},
-    {"network switch or cable", LLAMA3(35), false},
-    {"host maintenance", LLAMA3(32), true},
-    {"GPU SRAM memory", LLAMA3(19), true},
-    {"GPU system processor", LLAMA3(17), true},
-    {"NIC", LLAMA3(7), true},
-    {"NCCL watchdog", LLAMA3(7), false},
-    {"silent data corruption", LLAMA3(6), true},
-    {"GPU thermal interface or sensor", LLAMA3(6), true},
-    {"SSD", LLAMA3(3), true},
-    {"power supply", LLAMA3(3), true},
-    {"server chassis", LLAMA3(2), true},
-    {"IO expansion board", LLAMA3(2), true},
-    {"dependency", LLAMA3(2), false},
-    {"CPU", LLAMA3(2), true},
-    {"system memory", LLAMA3(2), true},
+static const struct {
+  const char *name;
+  int count;
+  bool takes_node;
+} llama3[] = {
+    {"faulty GPU", 148, true},
+    {"GPU HBM3 memory", 72, true},
+    {"software bug", 54, false},
+    {"network switch or cable", 35, false},
+    {"host maintenance", 32, true},
+    {"GPU SRAM memory", 19, true},
+    {"GPU system processor", 17, true},
+    {"NIC", 7, true},
+    {"NCCL watchdog", 7, false},
+    {"silent data corruption", 6, true},
+    {"GPU thermal interface or sensor", 6, true},
+    {"SSD", 3, true},
+    {"power supply", 3, true},
+    {"server chassis", 2, true},
+    {"IO expansion board", 2, true},
+    {"dependency", 2, false},
+    {"CPU", 2, true},
+    {"system memory", 2, true},
 };
-/* Kokolis et al., arXiv 2410.21680: 6.50 failures in a thousand node-days of RSC-1; kinds are not given by count. */
-static const mal_failure_kind rsc1[] = {{"node failure", MAL_FAILURES_A100, true}};
+enum { KINDS = sizeof llama3 / sizeof *llama3 };
 
-const mal_failure_kind *mal_failures_published(bool a100, int *count) {
-  *count = a100 ? 1 : (int)(sizeof llama3 / sizeof *llama3);
-  return a100 ? rsc1 : llama3;
+const mal_failure_kind *mal_failure_kinds(mal_arena *a, double a_node_day, int *count) {
+  mal_failure_kind *kinds = MAL_ARRAY(a, mal_failure_kind, KINDS);
+  double all = 0;
+  for (int i = 0; i < KINDS; i++) all += llama3[i].count;
+  for (int i = 0; i < KINDS; i++)
+    kinds[i] = (mal_failure_kind){llama3[i].name, a_node_day * llama3[i].count / all, llama3[i].takes_node};
+  *count = KINDS;
+  return kinds;
 }
 
 double mal_failures_rate(const mal_failure_kind *kinds, int count) {
@@ -102,16 +109,14 @@ static void train(const mal_horizon_job *j, double now, double until, bool fails
   r->lost += trained - kept;
 }
 
-static double job_nodes(const mal_horizon_job *j) { return (double)j->nodes * (j->node_share > 0 ? j->node_share : 1); }
-
 static void play(const mal_horizon_job *j, double rate, uint64_t seed, repairs *away, double *by_kind, run *r) {
   double now = 0;
   uint64_t random = seed;
   *r = (run){0};
   away->count = 0;
   while (now < j->length_s) {
-    double fails =
-        rate > 0 ? now - log(mal_unit_interval(mal_random_next(&random))) * day_s / (rate * job_nodes(j)) : INFINITY;
+    double fails = rate > 0 ? now - log(mal_unit_interval(mal_random_next(&random))) * day_s / (rate * (double)j->nodes)
+                            : INFINITY;
     if (fails >= j->length_s) {
       train(j, now, j->length_s, false, r);
       return;
@@ -190,7 +195,7 @@ mal_status mal_horizon_play(mal_arena *a, const mal_horizon_job *job, bool searc
   double rate = mal_failures_rate(j.kinds, j.n_kinds);
   if (j.runs < 1 || j.nodes < 1 || !(j.length_s > 0) || j.n_kinds < 1)
     return mal_fail(e, MAL_FAULT, _("a long run needs nodes, a length, runs and kinds of failures"));
-  *out = (mal_horizon){.mttf_s = mal_mttf_s(rate * job_nodes(&j) / (double)j.nodes, j.nodes)};
+  *out = (mal_horizon){.mttf_s = mal_mttf_s(rate, j.nodes)};
   out->young_s = mal_interval_young_s(j.stall_s, out->mttf_s);
   out->daly_s = mal_interval_daly_s(j.stall_s, out->mttf_s);
   if (!(j.interval_s > 0)) j.interval_s = fmax(out->daly_s, j.write_s);

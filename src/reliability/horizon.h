@@ -23,7 +23,6 @@ typedef struct mal_horizon_job {
   const mal_failure_kind *kinds;
   int n_kinds;
   int64_t nodes, spares; /* spares below 0: there is always one */
-  double node_share;     /* of a node as the rates have it; 0: 1 */
   double length_s;       /* of the run */
   double interval_s, stall_s, write_s, restart_s, repair_s;
   uint64_t seed;
@@ -46,8 +45,9 @@ typedef struct mal_horizon {
   int runs;
 } mal_horizon;
 
-/* Rates of Meta's Llama 3 run on H100 or of its RSC-1 cluster on A100, from counts (see horizon.c). */
-const mal_failure_kind *mal_failures_published(bool a100, int *count);
+/* All failures of a node, so many a day (mal_node_failures of the GPU's rate in the catalogue), by kind as Meta counted them on
+ * Llama 3's H100 (see horizon.c): nobody else published counts by kind. */
+const mal_failure_kind *mal_failure_kinds(mal_arena *a, double a_node_day, int *count);
 double mal_failures_rate(const mal_failure_kind *kinds, int count); /* all kinds, of a node a day */
 mal_status mal_horizon_play(mal_arena *a, const mal_horizon_job *job, bool search, mal_horizon *out, mal_error *e);
 #endif

@@ -3,12 +3,6 @@
 #define MAL_RELIABILITY_RELIABILITY_H
 #include <stdint.h>
 
-/* Failures of one 8-GPU node a day, as measured:
- * Llama 3: 419 unexpected interruptions in 54 days on 2,048 H100 nodes (arXiv 2407.21783, section 3.3.4, table 5);
- * Meta RSC-1: 6.50 a thousand node-days on A100 (Kokolis et al., arXiv 2410.21680). */
-#define MAL_FAILURES_H100 (419.0 / (54.0 * 2048.0))
-#define MAL_FAILURES_A100 6.50e-3
-
 /* Of a node with so many GPUs; of_eight: of a node of 8 of them, as the catalogue has it (failures_per_node_day). */
 double mal_node_failures(double of_eight, double gpus);
 
