@@ -27,6 +27,7 @@ typedef struct mal_inputs {
     const char *fault, *ranks, *svg, *spares;
     int routing;
     bool all_ranks, checkpoint;
+    int algorithm;
     int64_t seed, runs;
     double background, days, repair_s, restart_s;
   } simulate;

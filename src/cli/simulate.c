@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* As mal_simulate_options.algorithm counts them. */
+static const char *const algorithms[] = {"auto", "ring", "tree", "nvls", "hierarchical", "pairwise", "direct", NULL};
+_Static_assert(sizeof algorithms / sizeof *algorithms == MAL_ALGORITHMS + 2, "auto, then one for each");
+
 #define AT(member) offsetof(mal_inputs, member)
 const mal_option mal_simulate_options_table[] = {
     {"fault", 0, MAL_OPT_TEXT, AT(simulate.fault), "KIND:WHERE,KEY=VALUE", NULL, NULL,
@@ -21,6 +25,8 @@ const mal_option mal_simulate_options_table[] = {
         "pcie:rank=5,by=50%; numa:rank=5; cpulink:node=3,by=50%; storage:all,by=50%. WHERE is rank=N, node=N or all")},
     {"routing", 0, MAL_OPT_CHOICE, AT(simulate.routing), "HOW", NULL, mal_routing_name,
      N_("between leaves: adaptive (spread evenly), ecmp (hashed, with --seed) or dmodk")},
+    {"algorithm", 0, MAL_OPT_CHOICE, AT(simulate.algorithm), "NAME", NULL, algorithms,
+     N_("of collectives, where the hardware has it (default: auto, as NCCL chooses and plan)")},
     {"background", 0, MAL_OPT_NUMBER, AT(simulate.background), "SHARE", NULL, NULL,
      N_("share of the links between switches and of shared storage that others take, 0 to 0.99")},
     {"checkpoint", 0, MAL_OPT_FLAG, AT(simulate.checkpoint), NULL, NULL, NULL,
@@ -93,6 +99,7 @@ static mal_status set_options(mal_arena *a, const mal_inputs *in, const mal_plan
   o->routing = (mal_routing)in->simulate.routing;
   o->background = in->simulate.background;
   o->checkpoint = in->simulate.checkpoint;
+  o->algorithm = (int)in->simulate.algorithm;
   if (!(o->background >= 0 && o->background <= 0.99))
     return mal_fail(e, MAL_BAD, _("--background is %g; it must lie between 0 and 0.99."), o->background);
   if (!in->simulate.fault) return MAL_OK;

@@ -38,8 +38,13 @@ static void set_collective(const mal_sim_world *w, const mal_instruction *i, con
   op->kind = (int16_t)mal_sim_kind_of(w, i->axes, exchange);
   op->axis = axis_of(i->axes);
   if (g.size < 2 || op->kind < 0) return;
-  op->time = exchange ? mal_transfer_price(&plan->machine, &g, bytes)
-                      : mal_collective_price(&plan->machine, &g, (mal_collective)i->variant, bytes);
+  if (exchange)
+    op->time = mal_transfer_price(&plan->machine, &g, bytes);
+  else if (w->algorithm > 0)
+    op->time = mal_collective_price_with(&plan->machine, &g, (mal_collective)i->variant, bytes,
+                                         (mal_algorithm)(w->algorithm - 1));
+  else
+    op->time = mal_collective_price(&plan->machine, &g, (mal_collective)i->variant, bytes);
   op->seconds = op->time.seconds;
   double inner = (op->time.nvlink_bytes + op->time.pcie_bytes) / op->time.inner_rate;
   op->inner_s = fmin(inner, op->seconds - op->time.latency_s);

@@ -151,8 +151,8 @@ mal_status mal_simulate(mal_arena *a, const mal_program *p, const mal_simulate_o
   mal_arena scratch;
   mal_sim_world world;
   mal_sim_played played = {0};
-  mal_sim_setup setup = {o->faults,  o->n_faults,   o->seed,      o->all_ranks || named_jitter(o),
-                         o->routing, o->background, o->checkpoint};
+  mal_sim_setup setup = {o->faults,  o->n_faults,   o->seed,       o->all_ranks || named_jitter(o),
+                         o->routing, o->background, o->checkpoint, o->algorithm};
   mal_sim_watch watch = {.ranks = o->ranks,
                          .n_ranks = o->n_ranks,
                          .timeline = o->timeline,

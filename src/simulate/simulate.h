@@ -18,6 +18,7 @@ typedef struct mal_simulate_options {
   bool all_ranks; /* play every rank rather than one for each class of equal ones */
   bool alone;     /* transfers never share a link */
   mal_routing routing;
+  int algorithm;        /* of collectives, where the hardware has it: 1 + mal_algorithm; 0: as NCCL chooses, and plan */
   double background;    /* share of the fabric's links and of shared storage that others take, 0 .. 0.99 */
   bool checkpoint;      /* one is taken before this step's work and written beside it */
   const int64_t *ranks; /* whose events go to the timeline */

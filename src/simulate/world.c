@@ -216,6 +216,7 @@ mal_status mal_sim_world_make(mal_arena *a, const mal_program *p, const mal_sim_
   w->nic_share = m->nic_share;
   w->fabric = needs_fabric(m);
   w->all_ranks = setup->all_ranks || w->fabric;
+  w->algorithm = setup->algorithm;
   note_kinds(w);
   for (int k = 0; k < w->n_kinds; k++) join_teams(m, k);
   mal_sim_count_sockets(m);

@@ -86,6 +86,7 @@ typedef struct mal_sim_world {
   int32_t n_nics;
   mal_sim_nic *nics;
   double inner_capacity, nic_share; /* bytes/s of a rank's healthy inner link; of its part of the NICs */
+  int algorithm;                    /* as in the set-up */
   bool all_ranks, fabric;           /* fabric: leaf and spine links are played */
   bool hosts;                       /* PCIe, memory, drives and links between sockets are played */
   int32_t n_sockets, *socket_class; /* [node · sockets of a node] */
@@ -108,6 +109,7 @@ typedef struct mal_sim_setup {
   mal_routing routing;
   double background; /* share of the fabric's links and of storage that others take */
   bool checkpoint;   /* one is taken in this step */
+  int algorithm;     /* of collectives: 1 + mal_algorithm, 0: as NCCL chooses */
 } mal_sim_setup;
 
 mal_status mal_sim_world_make(mal_arena *a, const mal_program *p, const mal_sim_setup *setup, mal_sim_world *w,
