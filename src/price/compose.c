@@ -25,8 +25,7 @@ typedef struct replay {
   double *hidden;                 /* [stage]: all-to-all that ran beside the other direction */
   double *
       longer; /* [stage][chunk]: what data-parallel traffic adds to the last backward pass, and so to the stages that wait */
-  uint8_t reducing;     /* the pass that makes gradients */
-  const entry **paired; /* [stage]: last pass that has its partner */
+  uint8_t reducing; /* the pass that makes gradients */
   mal_timeline *timeline;
 } replay;
 
@@ -87,16 +86,14 @@ static void draw(replay *r, int64_t stage, const entry *e, double start, double 
                                               (int32_t)e->micro_batch, start, end});
 }
 
-/* Hands what (stage, e) computed at `end` to the virtual stage `by` further. */
-static void deliver(replay *r, int64_t stage, const entry *e, int by, double *arrival, double end) {
+/* Hands what (stage, e) computed at `end` to the virtual stage `by` further. Returns how long the sender waits for that. */
+static double deliver(replay *r, int64_t stage, const entry *e, int by, double *arrival, double end) {
   int64_t v = mal_pipe_virtual(&r->pipe, stage, e->chunk) + by, peer, peer_chunk;
-  if (v < 0 || v >= r->depth) return;
+  if (v < 0 || v >= r->depth) return 0;
   mal_pipe_neighbour(&r->pipe, stage, e->chunk, by, &peer, &peer_chunk);
   double hop = hop_between(r, stage, peer);
   arrival[v * r->M + e->micro_batch] = end + hop;
-  if (!r->blocking || peer == stage) return;
-  r->now[stage] += hop;
-  r->message[stage] += hop;
+  return r->blocking && peer != stage ? hop : 0;
 }
 
 /* When the input of e is there; < 0: not yet. */
@@ -113,18 +110,21 @@ static size_t pass_index(const replay *r, int64_t stage, const entry *e) {
   return (size_t)((stage * r->chunks + e->chunk) * MAL_T_PASSES + e->pass);
 }
 
-/* DualPipe pairs a forward pass with a backward pass of the other direction so that the all-to-all of each runs beside the
- * products of the other (DeepSeek-V3 report, arXiv 2412.19437, section 3.2.1). What the second of a pair saves. */
-static double beside_other_direction(replay *r, int64_t stage, const entry *e) {
-  if (!r->exchange || e->pass == MAL_T_W) return 0;
-  const entry *first = r->orders + stage * r->per_stage, *before = e - 1;
-  while (before >= first && before->pass == MAL_T_W) before--;
-  if (before < first || before->chunk == e->chunk || before == r->paired[stage]) return 0;
-  size_t mine = pass_index(r, stage, e), other = pass_index(r, stage, before);
-  double hidden = fmin(r->exchange[mine], r->span[other] - r->exchange[other]) +
-                  fmin(r->exchange[other], r->span[mine] - r->exchange[mine]);
-  if (hidden > r->span[mine]) hidden = r->span[mine];
-  r->paired[stage] = e;
+/* DualPipe runs a forward pass and the whole backward pass of the other direction after it as one (DeepSeek-V3 report, arXiv
+ * 2412.19437, section 3.2.1): both inputs must be there, both results leave at its end, and the all-to-all of each runs beside
+ * the products of the other. How many entries e begins. */
+static int fused(const replay *r, int64_t stage, const entry *e) {
+  const entry *end = r->orders + stage * r->per_stage + r->count[stage];
+  if (r->pipe.kind != MAL_DUALPIPE || end - e < 3 || e->pass != MAL_T_F) return 1;
+  bool whole = e[1].pass == MAL_T_B && e[2].pass == MAL_T_W && e[2].micro_batch == e[1].micro_batch;
+  return whole && e[1].chunk != e->chunk ? 3 : 1;
+}
+
+static double hidden_in(replay *r, int64_t stage, const entry *e) {
+  if (!r->exchange) return 0;
+  size_t f = pass_index(r, stage, e), b = pass_index(r, stage, e + 1);
+  double hidden = fmin(r->exchange[f], r->span[b] - r->exchange[b]) + fmin(r->exchange[b], r->span[f] - r->exchange[f]);
+  hidden = fmin(hidden, r->span[b]);
   r->hidden[stage] += hidden;
   return hidden;
 }
@@ -134,12 +134,22 @@ static double longer(const replay *r, int64_t stage, const entry *e) {
   return last && e->pass == r->reducing ? r->longer[stage * r->chunks + e->chunk] : 0;
 }
 
+/* When all inputs of the entries are there; < 0: not yet. */
+static double inputs_of(const replay *r, int64_t stage, const entry *e, int n, double *hop) {
+  double ready = arrival_of(r, stage, e, hop), other_hop = 0;
+  if (n == 1 || ready < 0) return ready;
+  double other = arrival_of(r, stage, e + 1, &other_hop);
+  if (other > ready) *hop = other_hop;
+  return other < 0 ? other : fmax(ready, other);
+}
+
 /* Runs a stage until it waits for a message that is not sent yet. */
 static bool advance(replay *r, int64_t stage) {
   int64_t before = r->at[stage];
-  for (; r->at[stage] < r->count[stage]; r->at[stage]++) {
+  for (int n; r->at[stage] < r->count[stage]; r->at[stage] += n) {
     const entry *e = &r->orders[stage * r->per_stage + r->at[stage]];
-    double hop = 0, ready = arrival_of(r, stage, e, &hop), *now = &r->now[stage];
+    n = fused(r, stage, e);
+    double hop = 0, ready = inputs_of(r, stage, e, n, &hop), *now = &r->now[stage], sending = 0;
     if (ready < 0) break;
     if (ready > *now) {
       double gap = ready - *now, message = fmin(gap, hop);
@@ -147,13 +157,19 @@ static bool advance(replay *r, int64_t stage) {
       r->message[stage] += message;
       *now = ready;
     }
-    double start = *now;
-    *now += r->span[pass_index(r, stage, e)] - beside_other_direction(r, stage, e) + longer(r, stage, e);
-    draw(r, stage, e, start, *now);
-    if (e->pass == MAL_T_F)
-      deliver(r, stage, e, 1, r->ahead, *now);
-    else if (e->pass != MAL_T_W)
-      deliver(r, stage, e, -1, r->back, *now);
+    for (int i = 0; i < n; i++) {
+      double start = *now;
+      *now += r->span[pass_index(r, stage, &e[i])] + longer(r, stage, &e[i]);
+      if (i == 1) *now -= hidden_in(r, stage, e);
+      draw(r, stage, &e[i], start, *now);
+    }
+    for (int i = 0; i < n; i++) {
+      if (e[i].pass == MAL_T_W) continue;
+      bool forward = e[i].pass == MAL_T_F;
+      sending = fmax(sending, deliver(r, stage, &e[i], forward ? 1 : -1, forward ? r->ahead : r->back, *now));
+    }
+    *now += sending;
+    r->message[stage] += sending;
   }
   return r->at[stage] != before;
 }
@@ -169,7 +185,6 @@ static mal_status play(mal_arena *a, replay *r, bool split, mal_error *e) {
   r->waited = MAL_ARRAY(a, double, r->pp);
   r->message = MAL_ARRAY(a, double, r->pp);
   r->hidden = MAL_ARRAY(a, double, r->pp);
-  r->paired = MAL_ARRAY(a, const entry *, r->pp);
   for (bool moved = true; moved;) {
     moved = false;
     for (int64_t s = 0; s < r->pp; s++) moved |= advance(r, s);

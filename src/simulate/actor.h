@@ -86,6 +86,8 @@ typedef struct mal_sim_actor {
   mal_sim_job *jobs;
   int32_t first_job, n_jobs, room_jobs, job_at;
   bool dp_busy, dp_moving, reading;
+  int64_t held[2]; /* entries of messages that leave at the end of the pair in play */
+  int n_held;
   int32_t dp_meeting; /* -1: local */
   int32_t gathers_asked, gathers_done, params_done, n_params, buckets_issued,
       reducing; /* reducing: units not reduced yet */
@@ -139,9 +141,9 @@ typedef struct mal_sim_chunk {
   double elements;
 } mal_sim_chunk;
 
-typedef struct mal_sim_pair { /* DualPipe: the entry of the other direction that an entry is paired with, -1 */
-  int64_t entry;
-  double waited; /* share of expert traffic that is seen */
+typedef struct mal_sim_pair { /* DualPipe: F and the whole backward pass of the other direction after it run as one */
+  int64_t entry, end;         /* the other's entry, -1 none; the W that ends both */
+  double waited;              /* share of expert traffic that is seen */
 } mal_sim_pair;
 
 typedef struct mal_sim_stage {

@@ -30,6 +30,33 @@ static bool run_end(mal_sim *s, mal_sim_actor *a, const mal_step *step) {
   return false;
 }
 
+/* A message of the pair in play leaves when all of the pair is done. */
+static bool hold(const mal_sim *s, mal_sim_actor *a, const mal_step *step) {
+  const mal_sim_pair *pairs = s->stages[a->class->stage].pairs;
+  bool forward = step->op == MAL_S_SEND_F;
+  if (!pairs || a->n_held == 2) return false;
+  for (int64_t i = a->pc - 1; i >= 0; i--) { /* what made it */
+    const mal_step *by = &a->steps[i];
+    if (by->op != (forward ? MAL_S_F : MAL_S_B) || by->chunk != step->chunk || by->micro_batch != step->micro_batch)
+      continue;
+    if (pairs[i].end < a->pc) return false;
+    a->held[a->n_held++] = a->pc;
+    return true;
+  }
+  return false;
+}
+
+/* Sends what was held; true when the actor waits until it is across. */
+static bool release(mal_sim *s, mal_sim_actor *a) {
+  const mal_sim_pair *pairs = s->stages[a->class->stage].pairs;
+  bool blocking = s->plan->layout.overlap_pp == MAL_OFF;
+  int64_t done = a->pc - 1;
+  if (!pairs || !a->n_held || a->steps[done].op != MAL_S_W || pairs[done].entry != done) return false;
+  if (blocking) a->state = MAL_AT_SEND, a->since = s->now;
+  for (; a->n_held > 0; a->n_held--) mal_sim_send(s, a, &a->steps[a->held[a->n_held - 1]], blocking && a->n_held == 1);
+  return blocking;
+}
+
 static bool run_entry(mal_sim *s, mal_sim_actor *a) {
   const mal_step *step = &a->steps[a->pc];
   switch (step->op) {
@@ -38,6 +65,7 @@ static bool run_entry(mal_sim *s, mal_sim_actor *a) {
   case MAL_S_SEND_F:
   case MAL_S_SEND_B: {
     bool blocking = s->plan->layout.overlap_pp == MAL_OFF;
+    if (hold(s, a, step)) return true;
     if (a->sent) return a->sent = false, true; /* came back from waiting */
     if (blocking) a->state = MAL_AT_SEND, a->since = s->now, a->sent = true;
     mal_sim_send(s, a, step, blocking);
@@ -49,6 +77,8 @@ static bool run_entry(mal_sim *s, mal_sim_actor *a) {
   }
   if (a->entered) return mal_sim_continue_pass(s, a);
   if (!mal_sim_has_message(s, a, step)) return false;
+  const mal_sim_pair *pairs = s->stages[a->class->stage].pairs;
+  if (pairs && pairs[a->pc].entry > a->pc && !mal_sim_has_message(s, a, &a->steps[pairs[a->pc].entry])) return false;
   a->entered = true;
   if (mal_sim_begin_pass(s, a, step)) return false;
   return mal_sim_continue_pass(s, a);
@@ -90,6 +120,7 @@ void mal_sim_advance(mal_sim *s, mal_sim_actor *a) {
     a->entered = false;
     a->pc++;
     s->entries_done++;
+    if (release(s, a)) return;
   }
   if (a->pc < a->n_steps) return;
   if (a->reading) {

@@ -60,34 +60,34 @@ static mal_status set_stage(mal_sim *s, int64_t index) {
   return MAL_OK;
 }
 
-/* DualPipe pairs a forward pass with a backward pass of the other direction, so that the expert traffic of each runs beside the
- * products of the other (DeepSeek-V3 report, arXiv 2412.19437, section 3.2.1). */
-static void set_pair(mal_sim *s, int64_t index, int64_t first, int64_t second) {
-  static const uint8_t pass_of[] = {[MAL_S_F] = MAL_SIM_F, [MAL_S_B] = MAL_SIM_B};
+/* The expert traffic of each of a pair runs beside the products of the other (DeepSeek-V3 report, arXiv 2412.19437, section
+ * 3.2.1). */
+static void set_pair(mal_sim *s, int64_t index, const int64_t entries[3]) {
   mal_sim_stage *stage = &s->stages[index];
-  const mal_step *x = &stage->steps[first], *y = &stage->steps[second];
   mal_sim_variant *v = mal_sim_variant_of(s, 1, 1);
-  const mal_sim_span *a = mal_sim_chunk_span(s, v, index, x->chunk, pass_of[x->op]);
-  const mal_sim_span *b = mal_sim_chunk_span(s, v, index, y->chunk, pass_of[y->op]);
-  double ex = a->cause_s[MAL_TIME_EP], ey = b->cause_s[MAL_TIME_EP];
-  double hidden = fmin(ex, b->span_s - ey) + fmin(ey, a->span_s - ex);
-  double waited = ex + ey > 0 ? fmax(0, 1 - hidden / (ex + ey)) : 1;
-  stage->pairs[first] = (mal_sim_pair){second, waited};
-  stage->pairs[second] = (mal_sim_pair){first, waited};
+  const mal_sim_span *f = mal_sim_chunk_span(s, v, index, stage->steps[entries[0]].chunk, MAL_SIM_F);
+  const mal_sim_span *b = mal_sim_chunk_span(s, v, index, stage->steps[entries[1]].chunk, MAL_SIM_B);
+  double ef = f->cause_s[MAL_TIME_EP], eb = b->cause_s[MAL_TIME_EP];
+  double hidden = fmin(ef, b->span_s - eb) + fmin(eb, f->span_s - ef);
+  double waited = ef + eb > 0 ? fmax(0, 1 - hidden / (ef + eb)) : 1;
+  stage->pairs[entries[0]] = (mal_sim_pair){entries[1], entries[2], waited};
+  stage->pairs[entries[1]] = (mal_sim_pair){entries[0], entries[2], waited};
+  stage->pairs[entries[2]] = (mal_sim_pair){entries[2], entries[2], 1};
 }
 
 static void set_pairs(mal_sim *s, int64_t index) {
   mal_sim_stage *stage = &s->stages[index];
-  int64_t before = -1;
+  int64_t last[3] = {-1, -1, -1}; /* computations */
   if (s->pipe.kind != MAL_DUALPIPE) return;
   stage->pairs = MAL_ARRAY(s->arena, mal_sim_pair, stage->n_steps + 1);
-  for (int64_t i = 0; i < stage->n_steps; i++) stage->pairs[i].entry = -1;
+  for (int64_t i = 0; i < stage->n_steps; i++) stage->pairs[i].entry = stage->pairs[i].end = -1;
   for (int64_t i = 0; i < stage->n_steps; i++) {
-    const mal_step *x = &stage->steps[i];
-    if (x->op != MAL_S_F && x->op != MAL_S_B) continue;
-    bool pair = before >= 0 && stage->steps[before].chunk != x->chunk && stage->pairs[before].entry < 0;
-    if (pair) set_pair(s, index, before, i);
-    before = i;
+    if (stage->steps[i].op > MAL_S_BW) continue;
+    last[0] = last[1], last[1] = last[2], last[2] = i;
+    if (last[0] < 0) continue;
+    const mal_step *f = &stage->steps[last[0]], *b = &stage->steps[last[1]], *w = &stage->steps[i];
+    bool whole = b->op == MAL_S_B && w->op == MAL_S_W && w->micro_batch == b->micro_batch;
+    if (whole && f->op == MAL_S_F && f->chunk != b->chunk) set_pair(s, index, last);
   }
 }
 
