@@ -89,8 +89,8 @@ static double distance(mal_arena *a, const drawn *d, bool alone) {
 
 /* Within 3 %. Price knows nothing of a rank's own streams that share a link, so the nearer counts of links that are shared and
  * links that are not. The few further apart: ZeRO-3 in short chunks, where a pass's first gather waits behind the last reduction of
- * the pass before, on the program's one data-parallel stream; ZeRO-2 reductions that run on into pipeline bubbles; gathers on the
- * compute stream beside reductions. */
+ * the pass before, on the group's one communicator; reductions slower than a unit's backward pass, of which one more runs beside work
+ * than price has it, on into the next pass or a bubble; gathers on the compute stream beside reductions. */
 static void test_random_layouts(void **state) {
   enum { LAYOUTS = 1000, MOST_FAR = 20 };
   static const double near = 0.03, most = 0.09;

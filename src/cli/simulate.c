@@ -120,6 +120,7 @@ static mal_status price_faults(mal_arena *a, mal_simulation *s, mal_error *e) {
     mal_simulate_options one = *all;
     mal_simulated result = s->step;
     one.faults = &all->faults[i], one.n_faults = 1;
+    one.own_jitter = mal_simulate_own_jitter(all);
     mal_status status = all->n_faults > 1 ? mal_simulate(a, s->program, &one, &result, e) : MAL_OK;
     if (status) return status;
     s->faults[s->n_faults++] =
@@ -130,6 +131,7 @@ static mal_status price_faults(mal_arena *a, mal_simulation *s, mal_error *e) {
 
 static mal_status play_step(mal_arena *a, mal_simulation *s, mal_error *e) {
   mal_simulate_options healthy = *s->options;
+  healthy.own_jitter = mal_simulate_own_jitter(s->options);
   healthy.faults = NULL, healthy.n_faults = 0;
   mal_estimate estimate;
   mal_status status = mal_price(a, s->program, &estimate, e);

@@ -14,7 +14,17 @@ static double straggling(const mal_plan *plan, double step_s) {
   return step_s * plan->machine.fabric->jitter_per_doubling.value * log2(nodes);
 }
 
-static bool named_jitter(const mal_simulate_options *o) {
+bool mal_simulate_own_jitter(const mal_simulate_options *o) {
+  bool own = o->own_jitter;
+  for (int i = 0; i < o->n_faults; i++) {
+    const mal_simulated_place *p = &o->faults[i].place;
+    own |= o->faults[i].kind == MAL_BROKEN_JITTER && p->rank < 0 && p->node < 0;
+  }
+  return own;
+}
+
+/* Every rank draws its own lengths. */
+static bool any_jitter(const mal_simulate_options *o) {
   for (int i = 0; i < o->n_faults; i++)
     if (o->faults[i].kind == MAL_BROKEN_JITTER) return true;
   return false;
@@ -43,7 +53,7 @@ static void set_times(const mal_program *program, const mal_simulate_options *o,
   out->played_s = out->step_s = p->end_s;
   out->bubble_s = out->time_s[MAL_TIME_BUBBLE];
   if (!p->finished) return;
-  if (!named_jitter(o)) {
+  if (!mal_simulate_own_jitter(o)) {
     double lost = straggling(program->plan, out->step_s - p->data_s - p->stalled_s);
     out->time_s[MAL_TIME_JITTER] += lost;
     out->step_s += lost;
@@ -151,7 +161,7 @@ mal_status mal_simulate(mal_arena *a, const mal_program *p, const mal_simulate_o
   mal_arena scratch;
   mal_sim_world world;
   mal_sim_played played = {0};
-  mal_sim_setup setup = {o->faults,  o->n_faults,   o->seed,       o->all_ranks || named_jitter(o),
+  mal_sim_setup setup = {o->faults,  o->n_faults,   o->seed,       o->all_ranks || any_jitter(o),
                          o->routing, o->background, o->checkpoint, o->algorithm};
   mal_sim_watch watch = {.ranks = o->ranks,
                          .n_ranks = o->n_ranks,

@@ -21,6 +21,7 @@ typedef struct mal_simulate_options {
   int algorithm;        /* of collectives, where the hardware has it: 1 + mal_algorithm; 0: as NCCL chooses, and plan */
   double background;    /* share of the fabric's links and of shared storage that others take, 0 .. 0.99 */
   bool checkpoint;      /* one is taken before this step's work and written beside it */
+  bool own_jitter;      /* without what price adds for stragglers: so too where a fault names jitter of all ranks */
   const int64_t *ranks; /* whose events go to the timeline */
   int n_ranks;
   mal_timeline *timeline;      /* may be NULL */
@@ -69,6 +70,9 @@ typedef struct mal_simulated {
   mal_simulated_wait *waits;
   int n_waits;
 } mal_simulated;
+
+/* A fault names jitter of all ranks. */
+bool mal_simulate_own_jitter(const mal_simulate_options *o);
 
 /* MAL_BAD: a program that waits in a circle, said with ranks and instruction. A rank that died is an answer: finished is false. */
 mal_status mal_simulate(mal_arena *a, const mal_program *p, const mal_simulate_options *o, mal_simulated *out,

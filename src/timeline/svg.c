@@ -14,7 +14,8 @@ typedef struct colour {
 static const colour passes[] = {{"F", "#56b4e9", N_("forward")},
                                 {"BW", "#0072b2", N_("backward")},
                                 {"B", "#0072b2", N_("input gradient")},
-                                {"W", "#009e73", N_("weight gradient")}};
+                                {"W", "#009e73", N_("weight gradient")},
+                                {"checkpoint", "#cc79a7", N_("checkpoint")}};
 static const char *const end_fill = "#e69f00", *const data_fill = "#d55e00", *const send_fill = "#555555";
 enum { PASSES = sizeof passes / sizeof *passes };
 
