@@ -2,6 +2,7 @@
 # bench/*.c: programs of the target `bench`. tests/fuzz/fuzz_*.c: fuzz targets.
 file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)
 file(GLOB test_scripts CONFIGURE_DEPENDS tests/*.sh)
+list(FILTER test_scripts EXCLUDE REGEX "/cli\\.sh$") # sourced by the others
 file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.c)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
 if(MALHA_FOLDERS)

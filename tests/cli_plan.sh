@@ -1,31 +1,7 @@
 #!/bin/sh
 # plan and lower as a user meets them: exit codes, files, JSON by its schema, 80 columns, the same answer twice.
-set -u
-: "${MALHA:?path of the command}"
-here=$(cd "$(dirname "$0")/.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 3
-command -v python3 >/dev/null || exit 77
-failed=0
-fail() {
-  echo "FAIL: $*" >&2
-  failed=$((failed + 1))
-}
-expect() { # expect CODE ARGUMENT...: output in ./out
-  want=$1
-  shift
-  "$MALHA" "$@" >out 2>err
-  code=$?
-  [ $code -eq "$want" ] || fail "exit $code instead of $want: malha $* ($(head -c 300 err))"
-}
-shows() { grep -Eq -- "$1" out || fail "no '$1' in the answer"; }
-valid() { python3 "$here/tests/cli_schema.py" "$here/docs/schema/plan.json" <out >&2 || fail "JSON differs from the schema: $*"; }
-narrow() {
-  python3 -c 'import sys; sys.exit(any(len(l.rstrip("\n")) > 80 for l in sys.stdin if not l.startswith("again:")))' <out ||
-    fail "wider than 80 columns: $*"
-}
-value() { python3 -c 'import json,sys; v = json.load(open("out")); print(eval("v" + sys.argv[1]))' "$1"; }
+. "$(dirname "$0")/cli.sh"
+schema=plan
 
 SMALL="llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1,recompute=full --global-batch 64"
 BIG="llama-3-70b --on 8xh100-sxm --layout tp=8,micro-batch=1,recompute=selective --global-batch 64"
@@ -209,5 +185,4 @@ python3 -c 'import json; json.load(open("step.json"))' || fail "step.json"
 expect 0 lower --from plan.json --json
 python3 -c 'import json; json.load(open("out"))' || fail "lower --json"
 
-[ $failed -eq 0 ] || { echo "$failed failed" >&2; exit 1; }
-echo ok
+ends

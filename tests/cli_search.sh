@@ -1,30 +1,7 @@
 #!/bin/sh
 # plan without --layout, as a user meets it: the best, what it says of others, the line that pins it, exit codes, JSON.
-set -u
-: "${MALHA:?path of the command}"
-here=$(cd "$(dirname "$0")/.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 3
-command -v python3 >/dev/null || exit 77
-failed=0
-fail() {
-  echo "FAIL: $*" >&2
-  failed=$((failed + 1))
-}
-expect() { # expect CODE ARGUMENT...: output in ./out
-  want=$1
-  shift
-  "$MALHA" "$@" >out 2>err
-  code=$?
-  [ $code -eq "$want" ] || fail "exit $code instead of $want: malha $* ($(head -c 300 err))"
-}
-shows() { grep -Eq -- "$1" out || fail "no '$1' in the answer"; }
-valid() { python3 "$here/tests/cli_schema.py" "$here/docs/schema/plan.json" <out >&2 || fail "JSON differs from the schema: $*"; }
-narrow() {
-  python3 -c 'import sys; sys.exit(any(len(l.rstrip("\n")) > 80 and "malha plan" not in l and "--layout" not in l for l in sys.stdin))' <out ||
-    fail "wider than 80 columns: $*"
-}
+. "$(dirname "$0")/cli.sh"
+schema=plan
 
 NODE="llama-3-8b --on 8xh100-sxm"
 
@@ -110,5 +87,4 @@ valid "side by side"
 expect 0 plan $NODE -o found.json
 expect 0 plan --from found.json
 
-[ $failed -eq 0 ] || { echo "$failed failed" >&2; exit 1; }
-echo ok
+ends
