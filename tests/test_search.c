@@ -77,7 +77,7 @@ static void check_bounds(const char *model, const char *machine, const char *pro
   tally t = {0};
   ask(&q, model, machine, profile, job);
   assert_ok(mal_space_open(&q.a, &q.plan, fix, &space, &q.e), q.e);
-  mal_contest_open(&contest, 1);
+  mal_contest_open(&contest, 1, INFINITY);
   mal_worker_open(w, &space, &options, &contest);
   for (int i = 0; i < tries; i++) {
     mal_arena one;

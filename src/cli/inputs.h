@@ -18,6 +18,8 @@ typedef struct mal_inputs {
   const char *output, *trace; /* of the verbs */
   const char *target, *hosts; /* of export: --for */
   const char *fix, *against;  /* of the search */
+  const char *nodes, *prices; /* of plan */
+  int least, most;            /* mal_least, mal_most */
   int objective;
   int64_t best, threads;
   double fit_probability;

@@ -23,6 +23,17 @@ const mal_option mal_search_options_table[] = {
     {"threads", 0, MAL_OPT_POSITIVE, AT(threads), "N", NULL, NULL,
      N_("threads of the search (default: one for each core)")},
 };
+const mal_option mal_inverse_options[] = {
+    {"nodes", 0, MAL_OPT_TEXT, AT(nodes), "N|auto", NULL, NULL,
+     N_("nodes of the machine; auto: the fewest on which it fits and --deadline and --budget hold")},
+    {"min", 0, MAL_OPT_CHOICE, AT(least), "WHAT", NULL, mal_least_name,
+     N_("gpus: as --nodes auto, and of one node no more GPUs than it takes")},
+    {"max", 0, MAL_OPT_CHOICE, AT(most), "WHAT", NULL, mal_most_name,
+     N_("the largest that fits: seq (tokens of a sequence), micro-batch, or params (layers of the model)")},
+    {"prices", 0, MAL_OPT_TEXT, AT(prices), "X,Y", NULL, NULL,
+     N_("USD of a GPU-hour of each machine of --on, in its order, for machines side by side")},
+};
+const int mal_inverse_option_count = sizeof mal_inverse_options / sizeof *mal_inverse_options;
 const int mal_search_option_count = sizeof mal_search_options_table / sizeof *mal_search_options_table;
 
 static mal_status write_files(mal_arena *a, const mal_inputs *in, const mal_answer *answer, mal_error *e) {
@@ -34,23 +45,10 @@ static mal_status write_files(mal_arena *a, const mal_inputs *in, const mal_answ
   return status ? status : mal_timeline_write_chrome(&timeline, in->trace, e);
 }
 
-/* Without a price nothing can be held against a budget. */
-static mal_status check_price(const mal_plan *plan, mal_error *e) {
-  const mal_job *job = &plan->job;
-  if (job->budget_usd <= 0 || job->usd_per_gpu_hour >= 0 || job->usd_per_kwh > 0 ||
-      plan->machine.node->usd_per_hour.value > 0)
-    return MAL_OK;
-  return mal_fail(e, MAL_BAD, _("--budget at what price? None is known for %s. Add --usd-per-gpu-hour."),
-                  plan->machine_spec);
-}
-
 /* Side by side, a machine that cannot hold such a split is a row of its own; an unknown machine is an error. */
 static mal_status answer_one(mal_arena *a, const mal_inputs *in, int i, mal_answer *answer, mal_error *e) {
   mal_machine machine;
-  mal_status status = in->has_layout ? mal_inputs_plan(a, in, i, &answer->plan, &answer->error)
-                                     : mal_plan_search(a, in, i, answer, &answer->error);
-  if (!status) status = check_price(&answer->plan, &answer->error);
-  if (!status && in->has_layout) status = mal_answer_find(a, answer, true, &answer->error);
+  mal_status status = mal_plan_answer(a, in, i, answer, &answer->error);
   answer->plan.kept = in->kept;
   answer->plan.n_kept = in->n_kept;
   answer->status = status;
@@ -66,7 +64,8 @@ static mal_status verdict(const mal_answer *answers, int count, mal_error *e) {
   int refused = 0;
   for (int i = 0; i < count; i++) {
     const mal_answer *a = &answers[i];
-    if (mal_answer_fits(a) && mal_answer_in_time(a) && mal_answer_in_budget(a)) return MAL_OK;
+    bool found = !a->inverse || a->inverse->found;
+    if (found && mal_answer_fits(a) && mal_answer_in_time(a) && mal_answer_in_budget(a)) return MAL_OK;
     refused += a->status != MAL_OK;
   }
   if (refused == count) return mal_fail(e, MAL_BAD, _("No machine can be split like that. %s"), answers[0].error.text);
@@ -86,10 +85,12 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
     return mal_fail(e, MAL_BAD, _("-o and --trace take one machine; --on names %d."), n);
   if (in->output && in->trace && strcmp(in->output, in->trace) == 0)
     return mal_fail(e, MAL_BAD, _("-o and --trace both name %s. Give each a file of its own."), in->output);
+  status = mal_plan_check(in, e);
   for (int i = 0; i < n && !status; i++) status = answer_one(a, in, i, &answers[i], e);
   if (status) return status;
   answers->command = mal_report_command(a, argc, argv);
-  if (n == 1 && answers->search && answers->search->count) answers->take = mal_plan_take(a, argc, argv, &answers->plan);
+  if (n == 1 && ((answers->search && answers->search->count) || answers->inverse))
+    answers->take = mal_plan_take(a, argc, argv, answers);
   if ((status = write_files(a, in, answers, e)) != MAL_OK) return status;
   status = verdict(answers, n, e);
   if (status == MAL_BAD) return status;
@@ -106,9 +107,10 @@ static mal_status run(mal_arena *a, const mal_inputs *in, int argc, char **argv,
 }
 
 int mal_cmd_plan(int argc, char **argv) {
-  mal_option own[16];
+  mal_option own[24];
   int count = 0;
   for (int i = 0; i < mal_plan_option_count; i++) own[count++] = mal_plan_options[i];
   for (int i = 0; i < mal_search_option_count; i++) own[count++] = mal_search_options_table[i];
+  for (int i = 0; i < mal_inverse_option_count; i++) own[count++] = mal_inverse_options[i];
   return mal_inputs_main(own, count, argc, argv, run);
 }

@@ -7,6 +7,7 @@
 static const mal_section plan_sections[] = {
     {N_("Options"), mal_input_options, &mal_input_option_count, false},
     {N_("The search, without --layout"), mal_search_options_table, &mal_search_option_count, false},
+    {N_("Questions the other way round"), mal_inverse_options, &mal_inverse_option_count, false},
     {N_("Files"), mal_plan_options, &mal_plan_option_count, false},
     {N_("The job"), mal_job_options, &mal_job_option_count, false},
     {N_("Keys of --layout, also options of their own"), mal_layout_options, &mal_layout_option_count, true},
@@ -79,6 +80,10 @@ static const char *const plan_examples[] = {
     "malha plan llama-3-70b --on 4x8xh100-sxm --fix tp=8 --against tp=8,pp=4,micro-batch=1",
     N_("Llama-3-70B on four H100 servers, and how long 15T tokens would take"),
     "malha plan llama-3-70b --on 4x8xh100-sxm --layout tp=8,pp=4,micro-batch=1 --global-batch 128 --tokens 15T",
+    N_("The fewest H100 servers that train it on 1T tokens in 30 days"),
+    "malha plan llama-3-70b --on 8xh100-sxm --nodes auto --tokens 1T --deadline 30d",
+    N_("The longest sequence that one server holds"),
+    "malha plan llama-3-8b --on 8xh100-sxm --max seq",
     N_("The same question to two machines, side by side"),
     "malha plan llama-3-8b --on 8xa100-80-sxm,8xh100-sxm --layout zero=3,micro-batch=1,recompute=full",
     N_("Your own model, written to a file and asked again with 8-bit Adam"),

@@ -188,6 +188,25 @@ mal_status mal_machine_load(mal_arena *a, const char *spec, mal_machine *m, mal_
   return s == MAL_OK ? finish(m, e) : s;
 }
 
+char *mal_machine_spec(mal_arena *a, const char *spec, int64_t nodes, int64_t gpus_per_node) {
+  int64_t counts[2];
+  int n;
+  const char *name;
+  mal_error ignored;
+  if (mal_names_file(spec) || split_spec(spec, counts, &n, &name, &ignored) != MAL_OK || !folder_of(a, name))
+    return NULL;
+  if (nodes == 1 && strcmp(folder_of(a, name), "gpus") == 0)
+    return mal_print(a, "%lldx%s", (long long)gpus_per_node, name);
+  return mal_print(a, "%lldx%lldx%s", (long long)nodes, (long long)gpus_per_node, name);
+}
+
+mal_status mal_machine_resize(mal_arena *a, mal_machine *m, int64_t nodes, int64_t gpus_per_node, mal_error *e) {
+  const char *name = mal_machine_spec(a, m->name, nodes, gpus_per_node);
+  if (name) m->name = name;
+  m->nodes = nodes, m->gpus_per_node = gpus_per_node;
+  return finish(m, e);
+}
+
 /* One section of a machine file over its base; the base alone when the section is absent. */
 static mal_status load_section(mal_arena *a, const mal_fields *file, const char *key, const char *folder,
                                const mal_field *table, const char *fallback, void *whole, mal_error *e) {

@@ -103,6 +103,11 @@ double mal_machine_ranks_per_core(const mal_machine *m);
  * GPU names have aliases ("h100-sxm" = "h100-80-sxm"). When a GPU rather than a node is named, its default node is taken
  * (8 SXM GPUs: the HGX/DGX of that GPU; PCIe cards: a generic server) and machine->node->title says so. */
 mal_status mal_machine_load(mal_arena *a, const char *spec, mal_machine *m, mal_error *e);
+/* So many nodes of it, each with so many of its GPUs, under the name that reads so; a machine file keeps its name. MAL_BAD: more
+ * than can be planned, or nodes without a network. */
+mal_status mal_machine_resize(mal_arena *a, mal_machine *m, int64_t nodes, int64_t gpus_per_node, mal_error *e);
+/* The spec of such a machine: "4x8xh100-sxm" of "8xh100-sxm"; NULL when none reads so (a machine file, this computer). */
+char *mal_machine_spec(mal_arena *a, const char *spec, int64_t nodes, int64_t gpus_per_node);
 mal_status mal_gpu_load(mal_arena *a, const char *name, mal_gpu **gpu, mal_error *e);
 mal_status mal_node_load(mal_arena *a, const char *name, mal_node **node, mal_error *e);
 mal_status mal_fabric_load(mal_arena *a, const char *name, mal_fabric **fabric, mal_error *e); /* NULL: "default" */

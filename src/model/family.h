@@ -121,6 +121,8 @@ mal_layer_kind mal_llama_start(mal_reader *r, const mal_basics *d, double norm_e
 extern const mal_layer_names mal_llama_layer;
 extern const mal_outer_names mal_llama_outer;
 
-/* Sums the lists into the counts of kinds and model; refuses what does not fit, checks the invariants. */
+/* Sums the lists into the counts of kinds and model; false: too many. */
+bool mal_count_parameters(mal_model *m);
+/* The same, at the end of reading; refuses what does not fit, checks the invariants. */
 void mal_finish(mal_reader *r);
 #endif

@@ -149,6 +149,9 @@ mal_status mal_model_parse_bare(mal_arena *a, const char *text, mal_model *m, ma
 /* The numbers that the file left out: one sentence, NULL when there are none; and as an object. */
 const char *mal_model_defaults_words(mal_arena *a, const mal_model *m);
 json_t *mal_model_defaults_json(const mal_model *m);
+/* The same model with `layers` layers: the first of them, or more that go on as the last ones do (a pattern of kinds is
+ * repeated). Parameters are counted again; no published figure belongs to it. MAL_BAD: out of bounds. */
+mal_status mal_model_with_layers(mal_arena *a, const mal_model *m, int64_t layers, mal_model *out, mal_error *e);
 
 bool mal_model_has_experts(const mal_model *m);   /* in any layer */
 int64_t mal_weight_elements(const mal_weight *w); /* shape product × copies */

@@ -204,7 +204,7 @@ static bool sum(const mal_weight *list, int count, int64_t top_k, int64_t *all, 
   return *all <= MAL_MAX_PARAMETERS;
 }
 
-static bool count_parameters(mal_model *m) {
+bool mal_count_parameters(mal_model *m) {
   m->parameters = m->active_parameters = m->mtp_parameters = 0;
   if (!sum(m->weights, m->n_weights, 0, &m->parameters, &m->active_parameters)) return false;
   for (int i = 0; i < m->n_kinds; i++) {
@@ -242,7 +242,7 @@ void mal_finish(mal_reader *r) {
                  _("a token cannot go to %lld experts where there are %lld. Give at most that number."),
                  (long long)k->top_k, (long long)k->experts);
   }
-  if (r->status == MAL_OK && !count_parameters(m))
+  if (r->status == MAL_OK && !mal_count_parameters(m))
     mal_reject(r, r->json ? "hidden_size" : "hidden",
                _("these sizes make more than 2^53 parameters, past what is counted exactly. "
                  "Check the widths, the layers and the experts."));

@@ -3,7 +3,7 @@
 #define MAL_REPORT_ANSWER_H
 #include "price/price.h"
 #include "report/page.h"
-#include "search/search.h"
+#include "search/inverse.h"
 
 typedef struct mal_answer {
   mal_plan plan; /* the program points to it: an answer does not move */
@@ -12,11 +12,13 @@ typedef struct mal_answer {
   mal_remedy *remedies; /* when it does not fit */
   int n_remedies;
   const mal_search_result *search; /* the plan is its best, or what comes nearest; NULL: the layout was given */
-  const mal_choice *against;       /* a layout to hold it against; NULL: none */
-  const char *take;                /* the command that asks for this very layout; with `search` only */
-  const char *asked;               /* the machine as the user wrote it */
-  const char *command;             /* reproduces the answer */
-  mal_status status;               /* not MAL_OK: this machine cannot hold such a layout at all, and error says why */
+  const mal_inverse
+      *inverse; /* the machine, sequence, micro-batch or model is the answer to this; NULL: all was given */
+  const mal_choice *against; /* a layout to hold it against; NULL: none */
+  const char *take;          /* the command that asks for this very layout; with `search` only */
+  const char *asked;         /* the machine as the user wrote it */
+  const char *command;       /* reproduces the answer */
+  mal_status status;         /* not MAL_OK: this machine cannot hold such a layout at all, and error says why */
   mal_error error;
 } mal_answer;
 
@@ -32,7 +34,17 @@ bool mal_answer_in_budget(const mal_answer *a);
 
 /* What was searched, the next best and what each loses where, and the layout that was to be held against it. */
 void mal_report_search(mal_page *p, const mal_answer *a);
+void mal_report_take(mal_page *p, const char *command); /* the command for this very layout */
 json_t *mal_report_search_json(const mal_search_result *r);
+
+/* What size was found, what the next one misses, what was looked at. */
+void mal_report_inverse(mal_page *p, const mal_answer *a);
+json_t *mal_report_inverse_json(const mal_inverse *q);
+extern const char *const mal_ask_name[]; /* "nodes", "gpus", "seq", "micro-batch", "params" */
+
+/* Of several machines that fit: when moving from the first to another pays. */
+void mal_report_moves(mal_page *p, const mal_answer *answers, int count);
+json_t *mal_report_moves_json(const mal_answer *answers, int count);
 
 /* One answer at length; several side by side. */
 void mal_report_plan(mal_page *p, const mal_answer *a);

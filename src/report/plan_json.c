@@ -185,6 +185,7 @@ static json_t *answer_json(mal_arena *a, const mal_answer *answer) {
     const mal_choice *f = &answer->search->best[i];
     json_array_append_new(layouts, layout_json(a, &f->plan, &f->estimate));
   }
+  if (answer->inverse) put(o, "inverse", mal_report_inverse_json(answer->inverse));
   if (answer->search) put(o, "search", mal_report_search_json(answer->search));
   if (answer->against) {
     const mal_choice *f = answer->against;
@@ -209,6 +210,7 @@ json_t *mal_report_plan_json(const mal_answer *answers, int count) {
     put_text(o, "command", answers->command);
     for (int i = 0; i < count; i++) json_array_append_new(plans, answer_json(&arena, &answers[i]));
     put(o, "plans", plans);
+    put(o, "moves", mal_report_moves_json(answers, count));
   }
   mal_arena_free(&arena);
   return o;

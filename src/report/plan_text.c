@@ -278,6 +278,7 @@ static void put_remedies(mal_page *p, const mal_answer *a) {
 
 void mal_report_plan(mal_page *p, const mal_answer *a) {
   put_question(p, a);
+  if (a->inverse) mal_report_inverse(p, a);
   put_verdict(p, a);
   put_memory(p, a);
   if (a->estimate.within) {
@@ -292,6 +293,7 @@ void mal_report_plan(mal_page *p, const mal_answer *a) {
   }
   if (!mal_answer_fits(a)) put_remedies(p, a);
   if (a->search) mal_report_search(p, a);
+  if (!a->search && a->take) mal_report_take(p, a->take);
   put_unverified(p, a);
   put_again(p, a->command);
 }
@@ -333,8 +335,8 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
     if (a->status)
       mal_table_row(&t, MAL_WARN, a->asked, _("no such split"), "", "", "", "", "");
     else
-      mal_table_row(&t, e->fits ? MAL_PLAIN : MAL_WARN, a->asked, fits_words(p->arena, a), mal_show_time(e->step_s),
-                    mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
+      mal_table_row(&t, e->fits ? MAL_PLAIN : MAL_WARN, a->inverse ? a->plan.machine_spec : a->asked,
+                    fits_words(p->arena, a), mal_show_time(e->step_s), mal_show_int((int64_t)(e->tokens_per_s + 0.5)),
                     e->usd_per_mtoken > 0 ? mal_print(p->arena, "%.3g", e->usd_per_mtoken) : "-",
                     mal_print(p->arena, "%.3g", e->kwh_per_mtoken),
                     target ? mal_show_time(e->time_to_target_s) : mal_print(p->arena, "%.1f %%", 100 * e->mfu));
@@ -342,6 +344,8 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
   mal_table_put(&t, p);
   for (int i = 0; i < count; i++)
     if (!answers[i].status) put_own(p, &answers[i].plan.machine, answers[i].asked);
+  for (int i = 0; i < count; i++)
+    if (!answers[i].status && answers[i].inverse) mal_report_inverse(p, &answers[i]);
   for (int i = 0; i < count; i++)
     if (!answers[i].status && answers[i].search)
       mal_page_field(p, LABEL, _("layout"), "%s: %s", answers[i].asked,
@@ -353,6 +357,7 @@ void mal_report_side_by_side(mal_page *p, const mal_answer *answers, int count) 
     }
   if (first) {
     mal_page_put(p, "\n");
+    mal_report_moves(p, answers, count);
     if (refused) mal_page_field(p, LABEL, _("no"), "%s", _("does not fit; speed and cost as if memory were no limit"));
     if (maybe)
       mal_page_field(p, LABEL, _("maybe"), "%s",

@@ -74,6 +74,11 @@ static void put_against(mal_page *p, const mal_answer *a) {
   mal_table_put(&t, p);
 }
 
+void mal_report_take(mal_page *p, const char *command) {
+  mal_page_styled(p, MAL_BOLD, "%-*s", LABEL, _("take it"));
+  mal_page_command(p, LABEL, LABEL + 2, command);
+}
+
 void mal_report_search(mal_page *p, const mal_answer *a) {
   const mal_search_result *r = a->search;
   mal_page_put(p, "\n");
@@ -82,10 +87,7 @@ void mal_report_search(mal_page *p, const mal_answer *a) {
                           : _("%s layouts that can be lowered: none holds with the probability wanted; shown is what "
                               "comes nearest"),
                  mal_show_count(r->valid));
-  if (a->take) {
-    mal_page_styled(p, MAL_BOLD, "%-*s", LABEL, _("take it"));
-    mal_page_command(p, LABEL, LABEL + 2, a->take);
-  }
+  if (a->take) mal_report_take(p, a->take);
   if (r->count > 1) {
     put_close(p, r);
     put_next(p, r);

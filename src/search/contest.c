@@ -3,9 +3,9 @@
 
 static const double rounding = 1e-9; /* relative */
 
-void mal_contest_open(mal_contest *c, int keep) {
+void mal_contest_open(mal_contest *c, int keep, double most) {
   c->keep = keep, c->count = 0;
-  atomic_init(&c->limit, INFINITY);
+  atomic_init(&c->limit, most);
   pthread_mutex_init(&c->lock, NULL);
 }
 
@@ -49,9 +49,19 @@ static void insert(mal_contest *c, const mal_entry *e) {
   if (c->count < c->keep) c->count++;
 }
 
+static void tighten(mal_contest *c, double limit) {
+  if (limit < atomic_load(&c->limit)) atomic_store(&c->limit, limit);
+}
+
 void mal_contest_enter(mal_contest *c, const mal_entry *e) {
   pthread_mutex_lock(&c->lock);
-  insert(c, e);
-  if (c->count == c->keep) atomic_store(&c->limit, c->best[c->count - 1].score * (1 + 2 * rounding));
+  if (e->score <= atomic_load(&c->limit)) insert(c, e);
+  if (c->count == c->keep) tighten(c, c->best[c->count - 1].score * (1 + 2 * rounding));
+  pthread_mutex_unlock(&c->lock);
+}
+
+void mal_contest_end(mal_contest *c) {
+  pthread_mutex_lock(&c->lock);
+  tighten(c, -INFINITY);
   pthread_mutex_unlock(&c->lock);
 }

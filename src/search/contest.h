@@ -19,8 +19,11 @@ typedef struct mal_contest {
   _Atomic double limit; /* nothing above it can win any more */
 } mal_contest;
 
-void mal_contest_open(mal_contest *c, int keep);
+/* most: nothing above it counts; INFINITY: no limit. */
+void mal_contest_open(mal_contest *c, int keep, double most);
 void mal_contest_close(mal_contest *c);
+/* Nothing more can win. */
+void mal_contest_end(mal_contest *c);
 /* Scores that differ by less than rounding are one entry: the one with fewer bytes, then the simpler layout. */
 void mal_contest_enter(mal_contest *c, const mal_entry *e);
 static inline bool mal_contest_over(mal_contest *c, double bound) {

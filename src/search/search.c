@@ -127,8 +127,8 @@ static mal_status find_nearest(mal_arena *a, mal_space *s, const mal_search_opti
                                mal_error *e) {
   crew *c = MAL_NEW(a, crew);
   *c = (crew){.space = s, .options = *o, .anything = true, .threads = threads_of(o)};
-  c->options.objective = MAL_BEST_MEMORY;
-  mal_contest_open(&c->contest, 1);
+  c->options.objective = MAL_BEST_MEMORY, c->options.any = false;
+  mal_contest_open(&c->contest, 1, INFINITY);
   mal_status status = run(c, e);
   if (status == MAL_OK && c->contest.count) status = find_out(a, s, &c->contest.best[0], &out->nearest, e);
   finish(c);
@@ -156,16 +156,17 @@ mal_status mal_search(mal_arena *a, const mal_plan *asked, const mal_search_opti
   if (!(s->valid > 0)) return refuse(a, s, e);
   crew *c = MAL_NEW(a, crew);
   *c = (crew){.space = s, .options = *o, .threads = threads_of(o)};
-  mal_contest_open(&c->contest, o->keep > 0 ? o->keep < MAL_SEARCH_MOST ? o->keep : MAL_SEARCH_MOST : MAL_SEARCH_KEEP);
+  mal_contest_open(&c->contest, o->keep > 0 ? o->keep < MAL_SEARCH_MOST ? o->keep : MAL_SEARCH_MOST : MAL_SEARCH_KEEP,
+                   o->most_score > 0 ? o->most_score : INFINITY);
   status = run(c, e);
   count_work(c, out);
   out->best = MAL_ARRAY(a, mal_choice, c->contest.count + 1);
   for (int i = 0; i < c->contest.count && status == MAL_OK; i++, out->count++)
     status = find_out(a, s, &c->contest.best[i], &out->best[i], e);
   finish(c);
-  if (status == MAL_OK && !out->count) status = find_nearest(a, s, o, out, e);
+  if (status == MAL_OK && !out->count && !o->no_nearest) status = find_nearest(a, s, o, out, e);
   out->bounded = out->valid - out->evaluated;
-  out->optimum_proven = status == MAL_OK;
+  out->optimum_proven = status == MAL_OK && !(o->any && out->count);
   out->seconds = now_s() - start;
   return status;
 }

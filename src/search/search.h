@@ -28,6 +28,9 @@ typedef struct mal_search_options {
   int threads;            /* 0: as many as the cores that this process may use */
   double fit_probability; /* least; 0: MAL_FIT_PROBABILITY */
   const char *fix;        /* keys of --layout that every candidate has, "tp=8,zero=1"; NULL: none */
+  double most_score;      /* what scores above it is of no use; 0: no limit */
+  bool any;               /* whether anything fits is all that is wanted: ends with the first that does */
+  bool no_nearest;        /* nothing fits: do not look for what comes nearest */
 } mal_search_options;
 
 typedef struct mal_choice {
@@ -55,6 +58,8 @@ typedef struct mal_search_result {
 mal_status mal_search(mal_arena *a, const mal_plan *asked, const mal_search_options *o, mal_search_result *out,
                       mal_error *e);
 
+/* Tokens of a sequence: the job's, else the model's own up to 8192. */
+int64_t mal_search_sequence(const mal_plan *asked);
 /* Sequences of a step when the job does not say: 4 Mi tokens (Llama 3 began with as many: arXiv 2407.21783, section 3.4.1),
  * as a number that splits over the GPUs: their odd part times a power of two. */
 int64_t mal_search_batch(const mal_plan *asked);

@@ -9,7 +9,7 @@
 #define MOST_STEPS               (INT64_C(1) << 28) /* of a schedule, as program/schedule.c makes it */
 #define AT(member)               offsetof(mal_layout, member)
 
-enum { MOST_CHUNKS = 255, MOST_DUAL = 256 };
+enum { MOST_CHUNKS = 255, MOST_DUAL = 256, SEQ_FALLBACK = 2048, SEQ_DEFAULT = 8192 };
 
 /* --- what is fixed ------------------------------------------------------------------------------------------------------- */
 
@@ -55,7 +55,7 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static mal_numbers divisors(mal_arena *a, int64_t n) {
+mal_numbers mal_divisors(mal_arena *a, int64_t n) {
   mal_numbers all = {MAL_ARRAY(a, int64_t, 2), 0};
   int room = 2;
   for (int64_t i = 1; i <= n / i; i++) {
@@ -80,7 +80,7 @@ static mal_numbers only(mal_arena *a, int64_t n) {
 static int64_t gcd(int64_t x, int64_t y) { return y ? gcd(y, x % y) : x; }
 
 static mal_numbers degrees(const mal_space *s, size_t offset, int64_t fixed, int64_t n) {
-  return mal_space_fixed(s, offset) ? only(s->a, fixed) : divisors(s->a, n);
+  return mal_space_fixed(s, offset) ? only(s->a, fixed) : mal_divisors(s->a, n);
 }
 
 /* --- rules: those of mal_layout_complete, for one option at a time --------------------------------------------------------- */
@@ -221,7 +221,7 @@ bool mal_space_micro_batch(const mal_space *s, const mal_frame *f, int64_t dp, i
 
 mal_numbers mal_space_micro_batches(const mal_space *s, mal_arena *a, int64_t dp) {
   if (mal_space_fixed(s, AT(micro_batch)) && s->fixed.micro_batch > 0) return only(a, s->fixed.micro_batch);
-  return divisors(a, s->batch / dp);
+  return mal_divisors(a, s->batch / dp);
 }
 
 static bool is_free(const mal_space *s, size_t offset, int64_t value, int64_t fixed) {
@@ -312,7 +312,7 @@ static bool framework_shards(const mal_space *s, const mal_profile *p, int64_t p
 
 int mal_space_shards(const mal_space *s, mal_arena *a, const mal_profile *p, int64_t pp, int64_t ranks,
                      mal_shard **shards) {
-  mal_numbers groups = divisors(a, ranks);
+  mal_numbers groups = mal_divisors(a, ranks);
   int count = 0;
   *shards = MAL_ARRAY(a, mal_shard, 9 * (groups.count + 4));
   for (int offload = 0; offload < 9; offload++)
@@ -355,8 +355,14 @@ mal_layout mal_space_layout(const mal_space *s, const mal_frame *f, int64_t pp, 
 
 /* --- opening ----------------------------------------------------------------------------------------------------------------------- */
 
+int64_t mal_search_sequence(const mal_plan *asked) {
+  int64_t longest = asked->model.max_positions;
+  if (asked->asked_job.seq > 0) return asked->asked_job.seq;
+  return longest <= 0 ? SEQ_FALLBACK : longest < SEQ_DEFAULT ? longest : SEQ_DEFAULT;
+}
+
 int64_t mal_search_batch(const mal_plan *asked) {
-  int64_t gpus = mal_machine_gpus(&asked->machine), seq = asked->asked_job.seq > 0 ? asked->asked_job.seq : 1;
+  int64_t gpus = mal_machine_gpus(&asked->machine), seq = mal_search_sequence(asked);
   int64_t batch = gpus;
   while (batch % 2 == 0) batch /= 2;
   while (batch < SEQUENCES_DEFAULT_TOKENS / seq) batch *= 2;
@@ -381,16 +387,10 @@ static mal_status load_plans(mal_space *s, const mal_plan *asked, mal_error *e) 
   return MAL_OK;
 }
 
-static void sequence(mal_space *s, const mal_plan *asked) {
-  int64_t seq = asked->asked_job.seq, longest = asked->model.max_positions;
-  if (seq == 0) seq = longest <= 0 ? 2048 : longest < 8192 ? longest : 8192;
-  s->seq = seq;
-}
-
 mal_status mal_space_open(mal_arena *a, const mal_plan *asked, const char *fix, mal_space *s, mal_error *e) {
   mal_plan p = *asked;
   *s = (mal_space){.a = a};
-  sequence(s, asked);
+  s->seq = mal_search_sequence(asked);
   p.asked_job.seq = s->seq;
   if (p.asked_job.global_batch == 0) p.asked_job.global_batch = mal_search_batch(&p);
   s->gpus = mal_machine_gpus(&p.machine), s->layers = p.model.layers, s->batch = p.asked_job.global_batch;

@@ -12,6 +12,8 @@ typedef struct mal_numbers {
   int count;
 } mal_numbers;
 
+mal_numbers mal_divisors(mal_arena *a, int64_t n); /* ascending */
+
 typedef struct mal_form {
   int schedule;
   int64_t vpp;

@@ -95,6 +95,13 @@ static const double faster_at_most = 0.90;
 static const mal_shard plain_shard = {.zero = 1}, reducing_shard = {.zero = 2};
 static const mal_form plain_form = {.schedule = MAL_1F1B, .vpp = 1};
 
+/* 1F1B; more stages than layers only where embedding and head count as layers. */
+static mal_form plain_of(const mal_worker *w, int64_t pp) {
+  mal_form form = plain_form;
+  form.embedding_in_layers = pp > w->space->layers;
+  return form;
+}
+
 static mal_shard any_shard(const mal_worker *w, bool reduces) {
   mal_shard s = reduces ? reducing_shard : plain_shard;
   int zero = w->space->fixed.zero;
@@ -122,10 +129,11 @@ void mal_worker_bound(mal_worker *w, mal_frame *f) {
   mal_error e;
   mal_shard shard = any_shard(w, true);
   int64_t pp = f->pp.at[f->pp.count - 1], mb = largest_micro_batch(w, f);
+  mal_form form = plain_of(w, pp);
   w->at = f;
   mal_arena_reset(&w->scratch);
   mal_block_cache_reset(&w->blocks);
-  p.asked_layout = mal_space_layout(w->space, f, pp, 1, &plain_form, &shard, MAL_RECOMPUTE_NONE, -1);
+  p.asked_layout = mal_space_layout(w->space, f, pp, 1, &form, &shard, MAL_RECOMPUTE_NONE, -1);
   p.asked_job.accumulation = 0;
   f->least_s = 0;
   if (mal_plan_complete(&w->scratch, &p, &e) != MAL_OK) return; /* no bound: the frame is looked at */
@@ -150,7 +158,8 @@ static mal_kit *kit_for(mal_worker *w, int64_t pp, int64_t dp, bool reduces, boo
   mal_error e;
   mal_plan p;
   mal_shard shard = any_shard(w, reduces);
-  mal_layout l = mal_space_layout(w->space, w->at, pp, w->micro_batch, &plain_form, &shard, MAL_RECOMPUTE_NONE, -1);
+  mal_form form = plain_of(w, pp);
+  mal_layout l = mal_space_layout(w->space, w->at, pp, w->micro_batch, &form, &shard, MAL_RECOMPUTE_NONE, -1);
   l.first_stage_layers = l.last_stage_layers = -1;
   mal_kit *k = MAL_NEW(&w->body, mal_kit);
   mal_status status = complete(w, &w->body, &l, &p, &e);
@@ -188,8 +197,9 @@ static mal_shard_kit *shard_for(mal_worker *w, mal_pipeline *at, int shard) {
   if (at->kits[shard]) return at->kits[shard];
   mal_error e;
   mal_plan p;
-  mal_layout l = mal_space_layout(w->space, w->at, at->pp, w->micro_batch, &plain_form, &at->shards[shard],
-                                  MAL_RECOMPUTE_NONE, -1);
+  mal_form form = plain_of(w, at->pp);
+  mal_layout l =
+      mal_space_layout(w->space, w->at, at->pp, w->micro_batch, &form, &at->shards[shard], MAL_RECOMPUTE_NONE, -1);
   l.first_stage_layers = l.last_stage_layers = -1;
   mal_shard_kit *k = MAL_NEW(&w->frame, mal_shard_kit);
   mal_status status = complete(w, &w->frame, &l, &p, &e);
@@ -240,6 +250,7 @@ static bool judge(mal_worker *w, const mal_pipeline *at, const leaf *x, const ma
   entry.score *= dearness(w, shard);
   entry.bytes = estimate.total_bytes;
   mal_contest_enter(w->contest, &entry);
+  if (w->options->any) mal_contest_end(w->contest);
   return true;
 }
 
@@ -458,7 +469,7 @@ static void add_leaf(mal_worker *w, leaves *all, leaf x) {
  * layer's recomputation may need more than it spares, so only where a stage has several. */
 static bool is_hopeless(mal_worker *w, int i, const double *hops, bool reduces) {
   enum { SEVERAL = 4 };
-  leaf x = {0, i, plain_form, MAL_RECOMPUTE_FULL, false, reduces};
+  leaf x = {0, i, plain_of(w, w->pipelines[i].pp), MAL_RECOMPUTE_FULL, false, reduces};
   mal_question q;
   int64_t bytes;
   if (mal_space_fixed(w->space, offsetof(mal_layout, schedule)) || w->space->fixed.first_stage_layers >= 0 ||
@@ -474,6 +485,7 @@ static void add_pipeline(mal_worker *w, leaves *all, int i) {
   if (at->hopeless || !mal_space_micro_batch(w->space, w->at, at->dp, w->micro_batch)) return;
   const mal_profile *profile = w->space->plans[w->at->profile].profile;
   int forms = mal_space_forms(w->space, profile, at->pp, w->space->batch / (at->dp * w->micro_batch), w->forms);
+  if (!forms) return;
   for (int k = 0; k < at->n_shards; k++) kinds[reduces_units(at->shards[k].zero)] = true;
   all->hops[i] = hops_of(w, at);
   if (!all->hops[i] || (at->hopeless = is_hopeless(w, i, all->hops[i], !kinds[0]))) return;
@@ -539,7 +551,7 @@ void mal_worker_warm(mal_worker *w, const mal_frame *f) {
     int zero = w->space->plans[f->profile].profile->default_zero, shard = -1;
     for (int k = 0; k < at->n_shards && shard < 0; k++)
       if (at->shards[k].zero == zero && !at->shards[k].hybrid && !offloads(&at->shards[k])) shard = k;
-    if (shard < 0 || !mal_space_micro_batch(w->space, f, at->dp, 1)) continue;
+    if (shard < 0 || at->pp > w->space->layers || !mal_space_micro_batch(w->space, f, at->dp, 1)) continue;
     if (!can_recompute(w, MAL_RECOMPUTE_FULL, false) || mal_space_fixed(w->space, offsetof(mal_layout, schedule)))
       return;
     if (mal_space_fixed(w->space, offsetof(mal_layout, vpp)) || w->space->fixed.embedding_in_layers) return;
