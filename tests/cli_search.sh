@@ -83,6 +83,93 @@ shows '^layout +8xh100-sxm: '
 expect 0 plan llama-3-8b --on 8xa100-80-sxm,8xh100-sxm --json
 valid "side by side"
 
+# The other way round: the smallest machine, the largest size; what pins it gives the same figures.
+GOAL="llama-3-8b --on 8xh100-sxm --nodes auto --tokens 100B"
+expect 0 plan $GOAL --deadline 5d --json
+valid "nodes auto"
+cp out nodes.json
+python3 - <<'END' || fail "--nodes auto"
+import json
+d = json.load(open("nodes.json"))
+q, n = d["inverse"], d["machine"]["nodes"]
+assert q["ask"] == "nodes" and q["found"] and q["answer"]["size"] == n == q["answer"]["nodes"]
+assert d["layouts"][0]["target"]["time_s"] <= 5 * 86400 and d["layouts"][0]["target"]["in_time"]
+assert q["beside"]["size"] == n - 1 and not q["beside"]["meets"] and q["beside"]["time_s"] > 5 * 86400
+assert q["checked_from"] <= n and all(not r["meets"] for r in q["tried"] if r["size"] < n)
+END
+expect 0 plan $GOAL --deadline 5d
+narrow "nodes auto"
+shows '^smallest +[0-9]+ nodes of dgx-h100'
+shows 'the next smaller, .* too long'
+shows '^take it +malha plan llama-3-8b'
+eval "set -- $(sed -n '/^take it/,/--layout/p' out | sed 's/^take it *malha//; s/\\$//' | tr '\n' ' ')"
+expect 0 "$@" --json
+python3 - <<'END' || fail "what takes the smallest machine gives other figures"
+import json
+a, b = json.load(open("nodes.json")), json.load(open("out"))
+assert a["machine"] == b["machine"] and abs(a["layouts"][0]["step_s"] / b["layouts"][0]["step_s"] - 1) < 1e-12
+END
+expect 1 plan $GOAL --deadline 5min --global-batch 512
+shows '^smallest +none will do'
+shows 'it would do with --deadline'
+expect 1 plan $GOAL --deadline 5min --global-batch 512 --json
+valid "no machine will do"
+python3 -c 'import json; q = json.load(open("out"))["inverse"]; assert not q["found"] and q["beside"] is None' || fail "no machine will do"
+expect 0 plan $GOAL --usd-per-gpu-hour 2 --budget 20k --json
+expect 1 plan $GOAL --usd-per-gpu-hour 2 --budget 2k
+shows '--budget [0-9]+'
+expect 0 plan llama-3-8b --on 8xh100-sxm --nodes 2 --layout tp=8,micro-batch=1 --json
+python3 -c 'import json; m = json.load(open("out"))["machine"]; assert m["nodes"] == 2 and m["spec"] == "2x8xh100-sxm"' || fail "--nodes 2"
+expect 0 plan llama-3-8b --on 8xa100-80-sxm --min gpus --fix offload-optimizer=none --json
+valid "min gpus"
+python3 -c 'import json; d = json.load(open("out")); assert d["machine"]["gpus"] == d["inverse"]["answer"]["size"] < 8' || fail "--min gpus"
+LAYOUT="llama-3-8b --on 8xh100-sxm --layout zero=3,micro-batch=1,recompute=full"
+for what in seq micro-batch params; do
+  expect 0 plan $LAYOUT --max $what --json
+  valid "--max $what"
+  python3 - <<'END' || fail "--max $what"
+import json
+q = json.load(open("out"))["inverse"]
+assert q["found"] and q["answer"]["fits"] and q["beside"]["size"] > q["answer"]["size"] and not q["beside"]["fits"]
+END
+done
+expect 0 plan $LAYOUT --max seq
+shows '^largest +sequences of .* tokens'
+shows 'made for 8,192'
+seq=$(sed -n 's/.*--seq \([0-9]*\).*/\1/p' out | head -1)
+expect 0 plan $LAYOUT --seq "$seq"
+expect 1 plan $LAYOUT --seq $((seq + 1024))
+expect 1 plan llama-3.1-405b --on 8xrtx4090 --layout zero=1,micro-batch=1 --max seq
+shows '^largest +none'
+shows 'would make it fit'
+# One size at a time, and prices for each machine.
+expect 2 plan $LAYOUT --max seq --nodes auto
+expect 2 plan $LAYOUT --nodes many
+expect 2 plan $LAYOUT --nodes 0
+expect 2 plan $LAYOUT --max params -o out.json
+expect 2 plan $LAYOUT --max micro-batch --accumulation 4
+expect 2 plan $LAYOUT --prices 1,2
+expect 2 plan $LAYOUT --prices -1
+expect 2 plan $LAYOUT --prices 1 --usd-per-gpu-hour 2
+
+# When moving from one machine to another pays: at the price that is said, a token costs the same.
+PAIR="llama-3-8b --on 8xa100-80-sxm,8xh100-sxm --layout zero=3,micro-batch=1,recompute=full --tokens 100B"
+expect 0 plan $PAIR --prices 1.29,1.99 --json
+valid "moves"
+price=$(python3 -c 'import json; print(repr(json.load(open("out"))["moves"][0]["usd_per_gpu_hour"]))')
+expect 0 plan $PAIR --prices "1.29,$price" --json
+python3 - <<'END' || fail "the break-even is none"
+import json
+d = json.load(open("out"))
+x, y = (p["layouts"][0]["usd_per_mtoken"] for p in d["plans"])
+assert abs(x / y - 1) < 1e-9 and abs(d["moves"][0]["saved_usd_per_mtoken"]) < 1e-9 * x
+END
+expect 0 plan $PAIR --prices 1.29,1.99
+narrow "moves"
+shows '^move +from 8xa100-80-sxm to 8xh100-sxm pays while'
+expect 0 plan $PAIR
+shows '^move +from 8xa100-80-sxm to 8xh100-sxm pays while'
+
 # A plan file of what was found.
 expect 0 plan $NODE -o found.json
 expect 0 plan --from found.json

@@ -4,7 +4,7 @@
 #include <math.h>
 
 enum { LABEL = 10 };
-static const double day_s = 86400;
+static const double hour_s = 3600, day_s = 86400;
 
 const char *const mal_ask_name[] = {"nodes", "gpus", "seq", "micro-batch", "params"};
 _Static_assert(sizeof mal_ask_name / sizeof *mal_ask_name == MAL_ASKS, "a name for each");
@@ -32,6 +32,12 @@ static const char *usd(mal_arena *a, double x) {
 static const char *reached(mal_arena *a, const mal_rung *r) {
   if (!r->known || !r->fits || r->time_s <= 0) return "";
   return mal_print(a, r->cost_usd > 0 ? ": %s, %s" : ": %s", mal_show_time(r->time_s), usd(a, r->cost_usd));
+}
+
+/* As the option takes it, rounded up. */
+static const char *deadline_words(mal_arena *a, double seconds) {
+  double unit = seconds < day_s ? hour_s : day_s;
+  return mal_print(a, "--deadline %.1f%s", ceil(10 * seconds / unit) / 10, seconds < day_s ? "h" : "d");
 }
 
 static const char *missed(mal_arena *a, const mal_job *j, const mal_rung *r) {
@@ -90,7 +96,7 @@ static void put_not_found(mal_page *p, const mal_answer *a) {
                  reached(p->arena, r), missed(p->arena, j, r));
   if (r->fits && (j->deadline_s > 0 || j->budget_usd > 0))
     mal_page_field(p, LABEL, "", _("it would do with %s%s%s"),
-                   j->deadline_s > 0 ? mal_print(p->arena, "--deadline %.1fd", ceil(10 * r->time_s / day_s) / 10) : "",
+                   j->deadline_s > 0 ? deadline_words(p->arena, r->time_s) : "",
                    j->deadline_s > 0 && j->budget_usd > 0 ? " " : "",
                    j->budget_usd > 0 ? mal_print(p->arena, "--budget %.0f", ceil(r->cost_usd)) : "");
 }
