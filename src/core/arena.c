@@ -101,7 +101,7 @@ void mal_arena_reset(mal_arena *a) {
   a->total = kept->size;
 }
 
-void *mal_alloc(mal_arena *a, size_t bytes) {
+static void *take(mal_arena *a, size_t bytes, bool zeroed) {
   if (bytes > SIZE_MAX / 2) fail(bytes);
   size_t room = round_up(bytes ? bytes : 1) + GAP;
   if (!a->head || a->head->size - a->head->top < room) add_block(a, room);
@@ -112,14 +112,16 @@ void *mal_alloc(mal_arena *a, size_t bytes) {
   if (b->used < b->top) b->used = b->top;
   a->used += room - GAP;
   ASAN_UNPOISON_MEMORY_REGION(p, bytes);
-  return untouched ? p : memset(p, 0, bytes);
+  return untouched || !zeroed ? p : memset(p, 0, bytes);
 }
+
+void *mal_alloc(mal_arena *a, size_t bytes) { return take(a, bytes, true); }
 
 void *mal_alloc_array(mal_arena *a, size_t count, size_t size) { return mal_alloc(a, product(count, size)); }
 
-void *mal_grow(mal_arena *a, void *old, size_t old_count, size_t new_count, size_t size) {
+static void *grow(mal_arena *a, void *old, size_t old_count, size_t new_count, size_t size, bool zeroed) {
   size_t had = product(old_count, size), want = product(new_count, size);
-  if (!old) return mal_alloc(a, want);
+  if (!old) return take(a, want, zeroed);
   if (want <= had) return old;
   if (want > SIZE_MAX / 2) fail(want);
   block *b = a->head;
@@ -130,12 +132,20 @@ void *mal_grow(mal_arena *a, void *old, size_t old_count, size_t new_count, size
     if (b->used < b->top) b->used = b->top;
     a->used += room - had_room;
     ASAN_UNPOISON_MEMORY_REGION(old, want);
-    memset((char *)old + had, 0, want - had);
+    if (zeroed) memset((char *)old + had, 0, want - had);
     return old;
   }
-  void *p = mal_alloc(a, want);
+  void *p = take(a, want, zeroed);
   if (had) memcpy(p, old, had);
   return p;
+}
+
+void *mal_grow(mal_arena *a, void *old, size_t old_count, size_t new_count, size_t size) {
+  return grow(a, old, old_count, new_count, size, true);
+}
+
+void *mal_grow_raw(mal_arena *a, void *old, size_t old_count, size_t new_count, size_t size) {
+  return grow(a, old, old_count, new_count, size, false);
 }
 
 char *mal_copy(mal_arena *a, const char *text) {

@@ -17,6 +17,8 @@ void *mal_alloc(mal_arena *a, size_t bytes); /* zeroed, aligned to 16 */
 void *mal_alloc_array(mal_arena *a, size_t count, size_t size);
 /* Grows an array that was the last thing taken, or copies it. old may be NULL. New room is zeroed. */
 void *mal_grow(mal_arena *a, void *old, size_t old_count, size_t new_count, size_t size);
+/* The same, but new room holds anything: for arrays whose entries are set whole. */
+void *mal_grow_raw(mal_arena *a, void *old, size_t old_count, size_t new_count, size_t size);
 char *mal_copy(mal_arena *a, const char *text);
 char *mal_print(mal_arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A text that grows at its end. Begin with {.arena = a}; text is NULL until something was written. */

@@ -1,6 +1,8 @@
 #include "program/builder.h"
 #include <string.h>
 
+enum { FIRST_ROOM = 32 };
+
 /* Bytes, rounded up. */
 static int64_t dtype_size(mal_dtype t, int64_t elements) {
   return t == MAL_F4 ? (elements + 1) / 2 : elements * (int64_t)mal_dtype_bytes[t];
@@ -26,11 +28,11 @@ void mal_builder_init(mal_builder *b, mal_arena *a, const mal_block_request *r, 
   mal_buffer_in(b, "", MAL_I8, 0, MAL_R_WORK); /* number 0 is none */
 }
 
-/* Room for one more, doubling. */
+/* Room for one more, doubling; not zeroed, for all that is added is set whole. */
 static void *room_for(mal_arena *a, void *at, int count, int *room, size_t size) {
   if (count < *room) return at;
-  int more = *room ? *room * 2 : 128;
-  at = mal_grow(a, at, (size_t)*room, (size_t)more, size);
+  int more = *room ? *room * 2 : FIRST_ROOM;
+  at = mal_grow_raw(a, at, (size_t)*room, (size_t)more, size);
   *room = more;
   return at;
 }

@@ -2,7 +2,7 @@
 #include "program/lower.h"
 #include <string.h>
 
-enum { KEY = 25 };
+enum { KEY = 26 };
 
 typedef struct mal_cached {
   struct mal_cached *next;
@@ -27,7 +27,7 @@ void mal_block_cache_close(mal_block_cache *c) {
 }
 
 /* Of a layer, an embedding or a head, the data-parallel ranks matter where its own weights or gradients are sharded (ZeRO-2, 3),
- * and where there is only one; the pipeline where there is none (a tied table is found in place). Gradient sync and optimizer
+ * and where there is only one, and so do ZeRO stage and offload; the pipeline where there is none (a tied table is found in place). Gradient sync and optimizer
  * see all ranks. */
 static void key_of(const mal_block_request *r, int64_t key[KEY]) {
   const mal_layout *l = &r->plan->layout;
@@ -39,6 +39,7 @@ static void key_of(const mal_block_request *r, int64_t key[KEY]) {
                             r->tied_here,
                             r->no_input_grad,
                             r->unplaced,
+                            r->unit_only,
                             r->dense_elements,
                             r->expert_elements,
                             r->replicated_elements,
@@ -50,10 +51,10 @@ static void key_of(const mal_block_request *r, int64_t key[KEY]) {
                             l->etp,
                             end || l->zero >= 2 ? l->dp : l->dp * l->cp == 1,
                             end ? l->pp : l->pp == 1,
-                            l->zero,
+                            end || l->zero >= 2 ? l->zero : 0,
                             l->hybrid,
-                            l->offload_optimizer,
-                            l->offload_params,
+                            end || l->zero >= 2 ? l->offload_optimizer : 0,
+                            end || l->zero == 3 ? l->offload_params : 0,
                             end ? 0 : l->micro_batch,
                             l->overlap_dp_grad,
                             l->overlap_dp_param};

@@ -36,9 +36,11 @@ mal_status mal_block_lower(mal_arena *a, const mal_block_request *r, mal_block *
   if (b.status != MAL_OK) return b.status;
   if (r->block_class < MAL_B_SYNC) {
     mal_params_rest(&b);
-    if (r->block_class == MAL_B_LAYER) mal_recompute_list(&b);
-    mal_backward(&b);
-    mal_drop_unused(&b);
+    if (r->block_class == MAL_B_LAYER && !r->unit_only) mal_recompute_list(&b);
+    if (!r->unit_only) {
+      mal_backward(&b);
+      mal_drop_unused(&b);
+    }
     mal_unit_lists(&b);
   }
   return mal_builder_finish(&b, out);

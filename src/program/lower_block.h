@@ -15,6 +15,8 @@ typedef struct mal_block_request {
    * With pp = 1 a tied table is found in place without being told. */
   bool tied_here;
   bool unplaced; /* for times and states only: work is not packed, work_bytes are 0 and offsets in WORK mean nothing */
+  /* Not SYNC, OPTIMIZER: for elements, weights, gradients and their traffic only: lists R, B, BW and W are empty. */
+  bool unit_only;
   bool no_input_grad; /* LAYER: nothing below is trained (the first layer with LoRA) */
   /* SYNC, OPTIMIZER: sums over the blocks of the stage, each times its count, of the fields of the same name */
   int64_t dense_elements, expert_elements, replicated_elements, vector_elements, tied_elements;

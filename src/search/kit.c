@@ -195,7 +195,7 @@ mal_status mal_kit_layers(mal_block_cache *c, mal_kit *k, int recompute, mal_err
 
 static mal_status add_unit(mal_block_cache *c, mal_block_request r, int64_t times, mal_unit *u, mal_error *e) {
   priced p;
-  r.unplaced = true;
+  r.unplaced = r.unit_only = true;
   mal_status status = find(c, r, &p, e);
   if (status != MAL_OK) return status;
   const mal_block *b = &p.block;
