@@ -159,6 +159,16 @@ mal_status mal_kit_open(mal_block_cache *c, const mal_plan *plan, bool split, ma
   return add_end(c, k, (mal_block_request){.block_class = MAL_B_HEAD, .tied_here = true}, m->mtp_layers, tail, e);
 }
 
+mal_status mal_kit_head_s(mal_block_cache *c, const mal_kit *k, double *seconds, mal_error *e) {
+  priced p;
+  mal_piece x = {0};
+  mal_block_request r = {.plan = &k->plan, .block_class = MAL_B_HEAD, .split = k->split, .unplaced = k->unplaced};
+  mal_status status = find(c, r, &p, e);
+  if (status == MAL_OK) add_block(&p, k->split, &x);
+  *seconds = x.f + x.b;
+  return status;
+}
+
 static bool kind_used(const mal_plan *p, int kind) {
   if (kind == p->model.n_kinds) return trains_adapters(p);
   for (int64_t i = 0; i < p->model.layers; i++)

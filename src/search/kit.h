@@ -58,6 +58,8 @@ typedef struct mal_kit {
 
 /* reduces: gradients leave unit by unit (ZeRO-2, FSDP). */
 mal_status mal_kit_open(mal_block_cache *c, const mal_plan *plan, bool split, mal_kit *k, mal_error *e);
+/* Seconds of the head's passes on one micro-batch, without the modules that predict more tokens. */
+mal_status mal_kit_head_s(mal_block_cache *c, const mal_kit *k, double *seconds, mal_error *e);
 mal_status mal_kit_layers(mal_block_cache *c, mal_kit *k, int recompute, mal_error *e);
 
 /* --- shard kits -------------------------------------------------------------------------------------------------------------- */

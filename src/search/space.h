@@ -31,7 +31,9 @@ typedef struct mal_frame {
   int64_t tp, cp, ep, etp;
   int sequence_parallel, cp_kind;
   mal_numbers pp;
-  double least_s; /* no step of this frame is shorter */
+  mal_numbers sizes;    /* of micro-batches */
+  double *least_with_s; /* [sizes.count]: no step of this frame with such micro-batches is shorter */
+  double least_s;       /* nor any other; these three: mal_worker_bound */
 } mal_frame;
 
 enum { MAL_SPACE_PROFILES = 4, MAL_MOST_FORMS = 4096 };

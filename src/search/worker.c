@@ -87,11 +87,6 @@ static void fault(mal_worker *w, const mal_error *e) {
 
 /* --- a lower bound of a whole frame ------------------------------------------------------------------------------------------ */
 
-/* Tokens of a micro-batch so large that tiles fill, launches and latencies vanish: no layer is faster per token, but for the
- * clock, which a fuller GPU lowers (price/product.c), and the last wave of tiles. */
-enum { LARGE_TOKENS = 1 << 17 };
-static const double faster_at_most = 0.90;
-
 static const mal_shard plain_shard = {.zero = 1}, reducing_shard = {.zero = 2};
 static const mal_form plain_form = {.schedule = MAL_1F1B, .vpp = 1};
 
@@ -109,13 +104,6 @@ static mal_shard any_shard(const mal_worker *w, bool reduces) {
   return s;
 }
 
-static int64_t largest_micro_batch(const mal_worker *w, const mal_frame *f) {
-  int64_t dp = w->space->gpus / (f->tp * f->cp * f->pp.at[f->pp.count - 1]), large = w->space->batch / dp;
-  int64_t tokens = w->space->seq / f->cp;
-  while (large * tokens < LARGE_TOKENS) large *= 2;
-  return large;
-}
-
 /* DualPipe runs all-to-all beside the products of the other direction. */
 static bool hides_exchange(const mal_worker *w, const mal_frame *f) {
   bool fixed = mal_space_fixed(w->space, offsetof(mal_layout, schedule));
@@ -123,30 +111,43 @@ static bool hides_exchange(const mal_worker *w, const mal_frame *f) {
   return has && f->pp.at[f->pp.count - 1] > 1;
 }
 
+/* Layers and head, nothing recomputed, on stages of equal work: the stage that has most does no less. All but the embedding,
+ * fill and drain, traffic between stages and of data parallelism, optimizer. */
+static double least_with(mal_worker *w, const mal_plan *plan, int64_t micro_batch) {
+  mal_kit kit = {.plan = *plan, .unplaced = true};
+  mal_error e;
+  double work;
+  const mal_frame *f = w->at;
+  kit.plan.layout.micro_batch = micro_batch;
+  mal_block_cache_reset(&w->blocks);
+  if (mal_kit_layers(&w->blocks, &kit, MAL_RECOMPUTE_NONE, &e) != MAL_OK) return 0;
+  if (mal_kit_head_s(&w->blocks, &kit, &work, &e) != MAL_OK) return 0;
+  for (int64_t i = 0; i < plan->model.layers; i++) {
+    const mal_piece *x = &kit.layers[MAL_RECOMPUTE_NONE][plan->model.kind_of[i]];
+    work += x->f + x->b - (hides_exchange(w, f) ? x->exchange : 0);
+  }
+  double sequences = (double)w->space->batch * (double)(f->tp * f->cp) / (double)w->space->gpus;
+  return work * sequences / (double)micro_batch;
+}
+
 void mal_worker_bound(mal_worker *w, mal_frame *f) {
   mal_plan p = w->space->plans[f->profile];
-  mal_kit kit;
   mal_error e;
   mal_shard shard = any_shard(w, true);
-  int64_t pp = f->pp.at[f->pp.count - 1], mb = largest_micro_batch(w, f);
+  int64_t pp = f->pp.at[f->pp.count - 1];
   mal_form form = plain_of(w, pp);
   w->at = f;
   mal_arena_reset(&w->scratch);
-  mal_block_cache_reset(&w->blocks);
+  f->sizes = mal_space_micro_batches(w->space, &w->arena, w->space->gpus / (f->tp * f->cp * pp));
+  f->least_with_s = MAL_ARRAY(&w->arena, double, f->sizes.count + 1);
+  f->least_s = 0;
   p.asked_layout = mal_space_layout(w->space, f, pp, 1, &form, &shard, MAL_RECOMPUTE_NONE, -1);
   p.asked_job.accumulation = 0;
-  f->least_s = 0;
   if (mal_plan_complete(&w->scratch, &p, &e) != MAL_OK) return; /* no bound: the frame is looked at */
-  p.layout.micro_batch = mb;
-  kit = (mal_kit){.plan = p, .unplaced = true};
-  if (mal_kit_layers(&w->blocks, &kit, MAL_RECOMPUTE_NONE, &e) != MAL_OK) return;
-  double layers = 0;
-  for (int64_t i = 0; i < p.model.layers; i++) {
-    const mal_piece *x = &kit.layers[MAL_RECOMPUTE_NONE][p.model.kind_of[i]];
-    layers += x->f + x->b - (hides_exchange(w, f) ? x->exchange : 0);
+  for (int i = 0; i < f->sizes.count; i++) {
+    double s = f->least_with_s[i] = least_with(w, &p, f->sizes.at[i]);
+    if (i == 0 || s < f->least_s) f->least_s = s;
   }
-  double sequences = (double)w->space->batch * (double)(f->tp * f->cp) / (double)w->space->gpus;
-  f->least_s = faster_at_most * layers * sequences / (double)mb;
 }
 
 /* --- kits of a micro-batch ------------------------------------------------------------------------------------------------------ */
@@ -564,8 +565,9 @@ void mal_worker_warm(mal_worker *w, const mal_frame *f) {
 
 void mal_worker_run(mal_worker *w, const mal_frame *f) {
   start_frame(w, f);
-  mal_numbers sizes = mal_space_micro_batches(w->space, &w->frame, w->pipelines[f->pp.count - 1].dp);
-  for (int i = 0; i < sizes.count && w->status == MAL_OK; i++) run_micro_batch(w, sizes.at[i]);
+  for (int i = 0; i < f->sizes.count && w->status == MAL_OK; i++)
+    if (!mal_contest_over(w->contest, mal_least_score(w, &w->space->plans[f->profile], f->least_with_s[i], 0, 0)))
+      run_micro_batch(w, f->sizes.at[i]);
 }
 
 /* --- for the tests ------------------------------------------------------------------------------------------------------------------------ */
