@@ -201,6 +201,15 @@ mal_status mal_kit_layers(mal_block_cache *c, mal_kit *k, int recompute, mal_err
   return MAL_OK;
 }
 
+double mal_kit_layers_s(const mal_kit *k, int recompute, bool exchange) {
+  double s = 0;
+  for (int64_t i = 0; i < k->plan.model.layers; i++) {
+    const mal_piece *x = &k->layers[recompute][kind_at(&k->plan, i)];
+    s += x->f + x->b - (exchange ? x->exchange : 0);
+  }
+  return s;
+}
+
 /* --- shard kits -------------------------------------------------------------------------------------------------------------- */
 
 static mal_status add_unit(mal_block_cache *c, mal_block_request r, int64_t times, mal_unit *u, mal_error *e) {

@@ -58,6 +58,8 @@ typedef struct mal_kit {
 
 /* reduces: gradients leave unit by unit (ZeRO-2, FSDP). */
 mal_status mal_kit_open(mal_block_cache *c, const mal_plan *plan, bool split, mal_kit *k, mal_error *e);
+/* Seconds of both passes of all layers on one micro-batch; exchange: without the all-to-all that another could hide. */
+double mal_kit_layers_s(const mal_kit *k, int recompute, bool exchange);
 /* Seconds of the head's passes on one micro-batch, without the modules that predict more tokens. */
 mal_status mal_kit_head_s(mal_block_cache *c, const mal_kit *k, double *seconds, mal_error *e);
 mal_status mal_kit_layers(mal_block_cache *c, mal_kit *k, int recompute, mal_error *e);

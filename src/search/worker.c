@@ -122,10 +122,7 @@ static double least_with(mal_worker *w, const mal_plan *plan, int64_t micro_batc
   mal_block_cache_reset(&w->blocks);
   if (mal_kit_layers(&w->blocks, &kit, MAL_RECOMPUTE_NONE, &e) != MAL_OK) return 0;
   if (mal_kit_head_s(&w->blocks, &kit, &work, &e) != MAL_OK) return 0;
-  for (int64_t i = 0; i < plan->model.layers; i++) {
-    const mal_piece *x = &kit.layers[MAL_RECOMPUTE_NONE][plan->model.kind_of[i]];
-    work += x->f + x->b - (hides_exchange(w, f) ? x->exchange : 0);
-  }
+  work += mal_kit_layers_s(&kit, MAL_RECOMPUTE_NONE, hides_exchange(w, f));
   double sequences = (double)w->space->batch * (double)(f->tp * f->cp) / (double)w->space->gpus;
   return work * sequences / (double)micro_batch;
 }
