@@ -46,10 +46,11 @@ int mal_cmd_help(int argc, char **argv);
 /* Option groups of the verbs, for help and man pages. */
 extern const mal_option mal_simulate_options_table[];
 extern const int mal_simulate_option_count;
-extern const mal_option mal_input_options[], mal_plan_options[], mal_search_options_table[], mal_inverse_options[], mal_lower_options[],
-    mal_catalog_options[], mal_train_options[], mal_validate_options[], mal_design_options[];
-extern const int mal_input_option_count, mal_plan_option_count, mal_search_option_count, mal_inverse_option_count, mal_lower_option_count,
-    mal_catalog_option_count, mal_train_option_count, mal_validate_option_count, mal_design_option_count;
+extern const mal_option mal_input_options[], mal_plan_options[], mal_search_options_table[], mal_inverse_options[],
+    mal_lower_options[], mal_catalog_options[], mal_train_options[], mal_validate_options[], mal_design_options[];
+extern const int mal_input_option_count, mal_plan_option_count, mal_search_option_count, mal_inverse_option_count,
+    mal_lower_option_count, mal_catalog_option_count, mal_train_option_count, mal_validate_option_count,
+    mal_design_option_count;
 extern const mal_option mal_data_options[];
 extern const int mal_data_option_count;
 extern const mal_option mal_probe_options[];
