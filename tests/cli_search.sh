@@ -11,6 +11,7 @@ narrow "$NODE"
 shows '^Fits'
 shows '^searched .*layouts that can be lowered'
 shows '^Next best'
+shows '^What would change its speed'
 shows '^take it +malha plan'
 cp out first
 expect 0 plan $NODE --threads 1
@@ -34,6 +35,10 @@ assert 0 < s["fitting"] <= s["evaluated"]
 steps = [l["step_s"] for l in a["layouts"]]
 assert len(steps) == 5 and steps == sorted(steps)
 assert all(l["fit_probability"] >= 0.9 for l in a["layouts"])
+rows = {r["with"]: r for r in a["sensitivity"]}
+assert set(rows) == {"nvlink", "memory-speed", "memory", "half-batch", "twice-batch"}, rows
+assert all(abs(r["tokens_per_s"] / x["tokens_per_s"] - 1 - r["gain"]) < 1e-9 for r in rows.values())
+assert rows["memory-speed"]["gain"] > 0 and "sensitivity" not in b
 END
 
 # Pinned keys, held against another, more of the best.

@@ -1,6 +1,6 @@
 /* Search: bounds never exceed what they bound, shared blocks price as single plans do, the best is that of brute force. */
 #include "search/search.h"
-#include "search/worker.h"
+#include "search_probe.h"
 #include "test.h"
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ typedef struct tally {
   double time_share, memory_share; /* sums of bound over exact */
 } tally;
 
-static void compare(mal_worker *w, const mal_frame *f, mal_probe *p, tally *t) {
+static void compare(mal_worker *w, const mal_frame *f, probe *p, tally *t) {
   mal_arena a;
   mal_program program;
   mal_estimate e;
@@ -62,7 +62,7 @@ static void compare(mal_worker *w, const mal_frame *f, mal_probe *p, tally *t) {
 }
 
 /* Long schedules take the test's time, not its sense. */
-static bool is_short(const mal_probe *p) {
+static bool is_short(const probe *p) {
   return p->plan.layout.pp * p->plan.layout.vpp * p->plan.job.accumulation < 20000;
 }
 
@@ -81,13 +81,13 @@ static void check_bounds(const char *model, const char *machine, const char *pro
   mal_worker_open(w, &space, &options, &contest);
   for (int i = 0; i < tries; i++) {
     mal_arena one;
-    mal_probe p;
+    probe p;
     uint32_t place[6];
     mal_frame f = space.frames[next_random(&seed) % (uint32_t)space.n_frames];
     for (int k = 0; k < 6; k++) place[k] = next_random(&seed);
     mal_arena_init(&one);
     mal_worker_bound(w, &f);
-    bool there = mal_worker_probe(w, &one, &f, place, &p);
+    bool there = probe_layout(w, &one, &f, place, &p);
     if (w->status != MAL_OK) fail_msg("%s on %s: %s", model, machine, w->error.text);
     if (there && is_short(&p)) compare(w, &f, &p, &t);
     mal_arena_free(&one);

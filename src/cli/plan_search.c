@@ -134,6 +134,11 @@ static mal_status find_layout(mal_arena *a, const mal_inputs *in, mal_plan *aske
   answer->plan = r->count ? r->best[0].plan : r->nearest.plan;
   if (!answer->plan.profile) return mal_fail(e, MAL_BAD, _("No layout of %s can be priced on %s."), in->model, in->on);
   status = mal_answer_find(a, answer, !r->count, e);
+  if (status == MAL_OK && r->count && in->n_machines == 1) {
+    mal_what_if *what_ifs = MAL_ARRAY(a, mal_what_if, MAL_IFS);
+    status = mal_what_ifs(a, &r->best[0], o, what_ifs, e);
+    answer->what_ifs = what_ifs;
+  }
   if (status == MAL_OK && in->against) status = hold_against(a, in, &answer->plan, &answer->against, e);
   return status;
 }

@@ -4,6 +4,7 @@
 #include "price/price.h"
 #include "report/page.h"
 #include "search/inverse.h"
+#include "search/sensitivity.h"
 
 typedef struct mal_answer {
   mal_plan plan; /* the program points to it: an answer does not move */
@@ -14,11 +15,12 @@ typedef struct mal_answer {
   const mal_search_result *search; /* the plan is its best, or what comes nearest; NULL: the layout was given */
   const mal_inverse
       *inverse; /* the machine, sequence, micro-batch or model is the answer to this; NULL: all was given */
-  const mal_choice *against; /* a layout to hold it against; NULL: none */
-  const char *take;          /* the command that asks for this very layout; with `search` only */
-  const char *asked;         /* the machine as the user wrote it */
-  const char *command;       /* reproduces the answer */
-  mal_status status;         /* not MAL_OK: this machine cannot hold such a layout at all, and error says why */
+  const mal_what_if *what_ifs; /* [MAL_IFS]; NULL: nothing fits, or the layout was given */
+  const mal_choice *against;   /* a layout to hold it against; NULL: none */
+  const char *take;            /* the command that asks for this very layout; with `search` only */
+  const char *asked;           /* the machine as the user wrote it */
+  const char *command;         /* reproduces the answer */
+  mal_status status;           /* not MAL_OK: this machine cannot hold such a layout at all, and error says why */
   mal_error error;
 } mal_answer;
 
@@ -36,6 +38,10 @@ bool mal_answer_in_budget(const mal_answer *a);
 void mal_report_search(mal_page *p, const mal_answer *a);
 void mal_report_take(mal_page *p, const char *command); /* the command for this very layout */
 json_t *mal_report_search_json(const mal_search_result *r);
+
+/* What would change the best layout's speed. */
+void mal_report_what_ifs(mal_page *p, const mal_answer *a);
+json_t *mal_report_what_ifs_json(mal_arena *arena, const mal_answer *a);
 
 /* What size was found, what the next one misses, what was looked at. */
 void mal_report_inverse(mal_page *p, const mal_answer *a);

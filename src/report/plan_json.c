@@ -187,6 +187,7 @@ static json_t *answer_json(mal_arena *a, const mal_answer *answer) {
   }
   if (answer->inverse) put(o, "inverse", mal_report_inverse_json(answer->inverse));
   if (answer->search) put(o, "search", mal_report_search_json(answer->search));
+  if (answer->what_ifs) put(o, "sensitivity", mal_report_what_ifs_json(a, answer));
   if (answer->against) {
     const mal_choice *f = answer->against;
     put(o, "against", layout_json(a, &f->plan, &f->estimate));

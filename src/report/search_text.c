@@ -92,6 +92,7 @@ void mal_report_search(mal_page *p, const mal_answer *a) {
     put_close(p, r);
     put_next(p, r);
   }
+  if (a->what_ifs) mal_report_what_ifs(p, a);
   if (a->against) put_against(p, a);
 }
 

@@ -47,17 +47,9 @@ void mal_worker_bound(mal_worker *w, mal_frame *f);
 void mal_worker_warm(mal_worker *w, const mal_frame *f);
 void mal_worker_run(mal_worker *w, const mal_frame *f);
 
-/* One layout, bound and exact, side by side: for the tests. place: any numbers; each picks among what can be had. */
-typedef struct mal_probe {
-  double bound_s;
-  int64_t bound_bytes;
-  mal_plan plan;
-  mal_estimate exact; /* with the worker's shared blocks */
-} mal_probe;
-bool mal_worker_probe(mal_worker *w, mal_arena *a, const mal_frame *f, const uint32_t place[6], mal_probe *out);
-
 /* The score of an estimate; and the least that one can have, given its least seconds a step, seconds of products, bytes. */
 double mal_score(int objective, const mal_estimate *e);
 double mal_least_score(const mal_worker *w, const mal_plan *plan, double step_s, double gemm_s, int64_t bytes);
+double mal_fit_wanted(const mal_search_options *o); /* probability */
 bool mal_fits_well(const mal_search_options *o, const mal_estimate *e);
 #endif
