@@ -217,11 +217,43 @@ static void test_brute_force(void **state) {
                       "global-batch=8,seq=2048");
 }
 
+/* --- what peers do: fill the last GiB, offload everything ------------------------------------------------------------------ */
+
+static void check_choice(const char *model, const char *machine, const char *job) {
+  asked q;
+  mal_search_result any, plain;
+  mal_search_options o = {.keep = 1}, inside = {.keep = 1, .fix = "offload-optimizer=none,offload-params=none"};
+  ask(&q, model, machine, "", job);
+  assert_ok(mal_search(&q.a, &q.plan, &o, &any, &q.e), q.e);
+  assert_ok(mal_search(&q.a, &q.plan, &inside, &plain, &q.e), q.e);
+  assert_true(any.count == 1);
+  const mal_choice *best = &any.best[0];
+  bool offloads = best->plan.layout.offload_optimizer || best->plan.layout.offload_params;
+  print_message("%s on %s: %s\n", model, machine, mal_plan_layout(&q.a, &best->plan));
+  assert_true(best->estimate.fit_probability >= MAL_FIT_PROBABILITY);
+  assert_true(best->estimate.memory_interval.high <= (double)best->estimate.limit_bytes);
+  if (!offloads)
+    assert_true(fabs(best->score / plain.best[0].score - 1) < 1e-9);
+  else if (plain.count) /* it has to be worth it */
+    assert_true(best->estimate.step_s * 1.03 <= plain.best[0].estimate.step_s * (1 + 1e-9));
+  mal_arena_free(&q.a);
+}
+
+static void test_choice(void **state) {
+  (void)state;
+  check_choice("llama-3-8b", "8xh100-sxm", "global-batch=256");
+  check_choice("llama-3-8b", "8xa100-40-sxm", "global-batch=256");
+  check_choice("llama-3-8b", "8xrtx4090", "global-batch=64,seq=4096");
+  check_choice("gpt3-22b", "8xa100-80-sxm", "global-batch=128");
+  check_choice("mixtral-8x7b", "2x8xa100-80-sxm", "global-batch=128,seq=4096");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bounds),
       cmocka_unit_test(test_bounds_of_schedules),
       cmocka_unit_test(test_brute_force),
+      cmocka_unit_test(test_choice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
