@@ -20,17 +20,26 @@ typedef struct reading {
   mal_imported *out;
   mal_error *e;
   source *sources;
-  int n_sources;
+  int n_sources, room; /* room: of what is kept */
+  bool full;
 } reading;
 
 static void keep(reading *r, const char *target, const mal_setting *s) {
   mal_imported *out = r->out;
-  mal_note *from = out->from;
-  if (out->n_kept >= MAL_KEPT_MOST) return;
-  out->kept = mal_grow(r->a, out->kept, (size_t)out->n_kept, (size_t)out->n_kept + 1, sizeof *out->kept);
-  from = mal_grow(r->a, from, (size_t)out->n_kept, (size_t)out->n_kept + 1, sizeof *from);
-  out->from = from;
-  from[out->n_kept] = (mal_note){s->file, s->line, NULL};
+  if (out->n_kept >= MAL_KEPT_MOST) {
+    if (!r->full)
+      mal_note_add(r->a, &out->notes, s->file, s->line, _("more than %d settings to keep: the rest is lost."),
+                   MAL_KEPT_MOST);
+    r->full = true;
+    return;
+  }
+  if (out->n_kept == r->room) {
+    size_t room = r->room ? 2 * (size_t)r->room : 64;
+    out->kept = mal_grow(r->a, out->kept, (size_t)r->room, room, sizeof *out->kept);
+    out->from = mal_grow(r->a, out->from, (size_t)r->room, room, sizeof *out->from);
+    r->room = (int)room;
+  }
+  out->from[out->n_kept] = (mal_note){s->file, s->line, NULL};
   out->kept[out->n_kept++] = (mal_kept){target, s->key, s->values, s->n_values};
 }
 

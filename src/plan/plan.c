@@ -275,12 +275,16 @@ static mal_status read_kept(mal_arena *a, const mal_json *j, mal_plan_parts *par
   size_t at;
   bool good = !object || json_is_null(object) || json_is_object(object);
   mal_kept *kept = NULL;
+  int room = 0;
   json_object_foreach(object, target, list) {
     good = good && json_is_array(list);
     json_array_foreach(list, at, one) {
       good = good && all_texts(one) && parts->n_kept < MAL_KEPT_MOST;
       if (!good) break;
-      kept = mal_grow(a, kept, (size_t)parts->n_kept, (size_t)parts->n_kept + 1, sizeof *kept);
+      if (parts->n_kept == room) {
+        kept = mal_grow(a, kept, (size_t)room, (size_t)room + 256, sizeof *kept);
+        room += 256;
+      }
       kept[parts->n_kept++] = kept_of(a, target, one);
     }
   }

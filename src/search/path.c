@@ -53,6 +53,7 @@ static char *value_words(mal_arena *a, const mal_option *o, const mal_layout *l)
   if (o->kind == MAL_OPT_CHOICE) return mal_copy(a, *(const int *)field < 0 ? "auto" : o->choices[*(const int *)field]);
   if (o->kind == MAL_OPT_FLAG) return mal_copy(a, *(const bool *)field ? "on" : "off");
   int64_t n = *(const int64_t *)field;
+  if (n == 0 && strcmp(o->name, "hybrid") == 0) return mal_copy(a, _("all"));
   return n < 0 ? mal_copy(a, strcmp(o->name, "recompute-layers") == 0 ? _("all") : _("even"))
                : mal_print(a, "%lld", (long long)n);
 }
