@@ -115,7 +115,7 @@ static bool is(const mal_words *w, int i, const char *word) { return i < w->coun
 /* [ x = y ] and the like: words between the brackets. */
 static const char *known(const mal_words *w, int i) { /* an unset mal_sh_variable is empty, as a mal_shell has it */
   const char *text = i < w->count ? w->word[i] : "";
-  return text[0] == '$' && text[1] == '{' && strchr(text, '}') && !strchr(text, '}')[1] ? "" : text;
+  return strncmp(text, "${", 2) == 0 && strchr(text, '}') && !strchr(text, '}')[1] ? "" : text;
 }
 
 static truth judge(const mal_words *w) {
