@@ -83,6 +83,8 @@ static mal_status set_choice(const mal_option *o, const char *what, const char *
 
 static mal_status set_positive(const char *what, const char *value, int64_t *into, mal_error *e) {
   int64_t n;
+  if (*value == '-' && value[1])
+    return mal_fail(e, MAL_BAD, _("%s: '%.60s' is negative; give 1 or more, or leave it out."), what, value);
   mal_status status = mal_parse_count(value, what, &n, e);
   if (status) return status;
   if (n < 1) return mal_fail(e, MAL_BAD, _("%s: '%.60s' is nothing; give 1 or more, or leave it out."), what, value);

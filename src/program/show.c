@@ -69,6 +69,8 @@ static void words(line *l, const char *format, ...) {
   for (char *save = NULL, *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) word(l, w);
 }
 
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 /* --- instructions ------------------------------------------------------------------------------------------------------- */
 
 static void put_operands(line *l, const mal_block *b, const uint16_t *operands, int n) {
@@ -125,8 +127,8 @@ static void put_block(mal_writing *p, const mal_plan *plan, const mal_block *b, 
   mal_write(p, "\n");
   for (int list = 0; list < MAL_LISTS; list++) {
     if (b->count[list] == 0) continue;
-    mal_write(p, "    %s: %d instructions, %s FLOPs, work %s\n", mal_list_name[list], b->count[list],
-              mal_show_count(b->flops[list]), mal_show_bytes((double)b->work_bytes[list]));
+    mal_write(p, "    %s: %d instruction%s, %s FLOPs, work %s\n", mal_list_name[list], b->count[list],
+              plural(b->count[list]), mal_show_count(b->flops[list]), mal_show_bytes((double)b->work_bytes[list]));
     for (int i = 0; i < b->count[list]; i++) put_instruction(p, plan, b, &b->list[list][i]);
   }
   mal_write(p, "\n");
@@ -185,8 +187,8 @@ static void put_schedule(mal_writing *p, const mal_program *program, int64_t sta
 
 static void put_chunk(mal_writing *p, const mal_chunk *c, int index) {
   line l = begin(p, 2, 12);
-  words(&l, "chunk %d: part %d, %lld micro-batches, %lld in flight", index, c->part, (long long)c->micro_batches,
-        (long long)c->slots);
+  words(&l, "chunk %d: part %d, %lld micro-batch%s, %lld in flight", index, c->part, (long long)c->micro_batches,
+        c->micro_batches == 1 ? "" : "es", (long long)c->slots);
   amount(&l, "of", (double)c->stash_bytes, false);
   word(&l, "blocks");
   for (int i = 0; i < c->n_runs; i++) words(&l, "%d×%lld", c->runs[i].block, (long long)c->runs[i].count);
@@ -223,8 +225,9 @@ static void put_head(mal_writing *p, const mal_program *program) {
     mal_write(p, "\n");
     l = begin(p, 0, 2);
   }
-  words(&l, "%lld micro-batches; a step of all ranks: %.4g model FLOPs, %.4g executed",
-        (long long)program->micro_batches, program->model_flops, program->hardware_flops);
+  words(&l, "%lld micro-batch%s; a step of all ranks: %.4g model FLOPs, %.4g executed",
+        (long long)program->micro_batches, program->micro_batches == 1 ? "" : "es", program->model_flops,
+        program->hardware_flops);
   mal_write(p, "\n");
   l = begin(p, 0, 2);
   words(&l, "a rank of the busiest stage sends in a step:");
