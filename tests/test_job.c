@@ -52,7 +52,9 @@ static void test_bad_files(void **state) {
   assert_fails(MAL_BAD, parse("deadline: 30 W\n"), e, "job.yaml", "deadline");
   assert_fails(MAL_BAD, parse("pue: 0.5\n"), e, "job.yaml", "pue", "between 1");
   assert_fails(MAL_BAD, parse("lora_targets: some\n"), e, "job.yaml", "lora-targets", "all, attention");
-  assert_fails(MAL_BAD, parse("pue: 1.3\nlora_rank: 4000000000\n"), e, "job.yaml", "lora-rank", "width");
+  assert_fails(MAL_BAD, parse("pue: 1.3\nlora_rank: 4000000000\n"), e, "job.yaml:2: ", "lora-rank", "width");
+  assert_fails(MAL_BAD, parse("# seq: 3\nglobal_batch: 64 # seq:\n\n\"seq\" : -1\n"), e, "job.yaml:4: seq", "-1");
+  assert_fails(MAL_BAD, parse("{tokens: 1T,\n precision: bf17}\n"), e, "job.yaml:2: precision", "bf17");
   assert_fails(MAL_BAD, parse("[1, 2]\n"), e, "job.yaml");
   assert_fails(MAL_BAD, mal_job_read(&a, "/no/such/job.yaml", &j, &e), e, "/no/such/job.yaml");
 }

@@ -1,6 +1,7 @@
 #include "core/option_file.h"
 #include "core/file.h"
 #include "core/yaml.h"
+#include <ctype.h>
 #include <string.h>
 
 enum { VALUE_MAX = 4096 };
@@ -26,6 +27,24 @@ static const cyaml_schema_field_t *schema_of(mal_arena *a, const mal_option *tab
   return fields;
 }
 
+static bool is_of_key(char c) { return isalnum((unsigned char)c) || c == '_' || c == '-'; }
+
+/* The file is one mapping of plain values: a key is the word before a colon that no word precedes on its line or in its braces. */
+mal_status mal_options_fail_at(const char *path, const char *text, size_t length, const char *key, mal_error *e) {
+  size_t n = strlen(key);
+  bool comment = false;
+  for (size_t i = 0; i + n < length; i++) {
+    if (text[i] == '\n' || text[i] == '#') comment = text[i] == '#';
+    if (comment || (i && is_of_key(text[i - 1]))) continue;
+    size_t colon = i + n;
+    for (size_t k = 0; k < n && colon; k++)
+      if (text[i + k] != key[k] && !(key[k] == '-' && text[i + k] == '_')) colon = 0;
+    while (colon && colon < length && strchr(" \"'", text[colon]) && text[colon]) colon++;
+    if (colon && colon < length && text[colon] == ':') return mal_fail_in(e, "%s:%d", path, mal_line_of(text, i));
+  }
+  return mal_fail_in(e, "%s", path);
+}
+
 mal_status mal_options_read_text(mal_arena *a, const char *path, const char *text, size_t length,
                                  const mal_option *table, size_t options, void *into, mal_error *e) {
   size_t *option = MAL_ARRAY(a, size_t, 2 * options), count;
@@ -38,10 +57,14 @@ mal_status mal_options_read_text(mal_arena *a, const char *path, const char *tex
   mal_status s = mal_yaml_parse(path, text, length, &schema, &data, e);
   if (s != MAL_OK) return s;
   char **values = data;
-  for (size_t i = 0; values && i < count && s == MAL_OK; i++)
-    if (values[i]) s = mal_option_set(table, options, table[option[i]].name, mal_copy(a, values[i]), into, e);
+  const char *key = "";
+  for (size_t i = 0; values && i < count && s == MAL_OK; i++) {
+    if (!values[i]) continue;
+    key = table[option[i]].name;
+    s = mal_option_set(table, options, key, mal_copy(a, values[i]), into, e);
+  }
   if (values) mal_yaml_free(&schema, data);
-  return s == MAL_OK ? s : mal_fail_in(e, "%s", path);
+  return s == MAL_OK ? s : mal_options_fail_at(path, text, length, key, e);
 }
 
 mal_status mal_options_read(mal_arena *a, const char *path, const mal_option *table, size_t count, void *into,

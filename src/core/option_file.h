@@ -10,4 +10,6 @@ mal_status mal_options_read(mal_arena *a, const char *path, const mal_option *ta
                             mal_error *e);
 /* The options of `from` that differ from `usual`, as such a file. */
 char *mal_options_write(mal_arena *a, const mal_option *table, size_t count, const void *from, const void *usual);
+/* Puts "path:line" of the key before the message; the path alone where the text has no such key. Returns its status. */
+mal_status mal_options_fail_at(const char *path, const char *text, size_t length, const char *key, mal_error *e);
 #endif

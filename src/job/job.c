@@ -92,7 +92,7 @@ mal_status mal_job_parse(mal_arena *a, const char *path, const char *text, size_
   mal_status s = mal_options_read_text(a, path, text, length, mal_job_options, OPTIONS, j, e);
   if (s != MAL_OK) return s;
   s = check_bounds(j, &key, e); /* flags may yet bring the tokens of a deadline */
-  return s == MAL_OK ? s : mal_fail_in(e, "%s", path);
+  return s == MAL_OK ? s : mal_options_fail_at(path, text, length, key, e);
 }
 
 mal_status mal_job_read(mal_arena *a, const char *path, mal_job *j, mal_error *e) {
