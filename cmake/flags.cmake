@@ -5,6 +5,10 @@ target_compile_options(malha_flags INTERFACE $<BUILD_INTERFACE:-Wall -Wextra -We
 target_compile_options(malha_flags INTERFACE $<BUILD_INTERFACE:$<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>>)
 target_compile_definitions(malha_flags INTERFACE $<BUILD_INTERFACE:_GNU_SOURCE>)
 
+if(MALHA_THREAD_SANITIZE)
+  target_compile_options(malha_flags INTERFACE -fsanitize=thread -Wno-tsan) # fences only wake sleepers
+  target_link_options(malha_flags INTERFACE -fsanitize=thread)
+endif()
 if(MALHA_SANITIZE OR MALHA_FUZZ)
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(MALHA_FUZZ)

@@ -302,14 +302,27 @@ static char *end_of(run *x, const mal_chunk_place *c, int i, mal_end end) {
   return x->r->io + (i & 1) * x->r->half_bytes;
 }
 
-static char *message_for(mal_rank *r, const mal_step *s, bool backward) {
+static mal_status await_message(const run *x, mal_message *m, mal_error *e) {
+  static const mal_instruction receive = {.op = MAL_OP_RECV, .stream = MAL_STREAM_PP};
+  if (m->ticket == MAL_COMM_NONE) return MAL_OK;
+  mal_status status = x->r->backend->wait(x->r->comm, m->ticket, e);
+  m->ticket = MAL_COMM_NONE;
+  trace(x, &receive, m->started_s, mal_now_s());
+  return status;
+}
+
+/* Moves the message for this entry, if there is one, to where it is used, once it has come. */
+static mal_status take_message(run *x, const mal_step *s, bool backward, char *to, mal_error *e) {
+  mal_rank *r = x->r;
   for (int64_t k = 0; k < r->stage_plan->incoming; k++) {
     mal_message *m = &r->messages[k];
     if (!m->taken || m->chunk != s->chunk || m->micro_batch != s->micro_batch || m->backward != backward) continue;
+    mal_status status = await_message(x, m, e);
     m->taken = false;
-    return r->incoming + k * r->message_bytes;
+    if (!status) copy_open(to, r->incoming + k * r->message_bytes, (size_t)r->half_bytes);
+    return status;
   }
-  return NULL;
+  return MAL_OK;
 }
 
 static void run_ends(run *x, const mal_chunk_place *c, int i, mal_end in, mal_end out, int next) {
@@ -322,9 +335,7 @@ static mal_status forward(run *x, const mal_step *s, mal_error *e) {
   mal_chunk_place *c = &x->r->chunks[s->chunk];
   take_place(x->r, s, MAL_HOLD_F_TO_B), take_place(x->r, s, MAL_HOLD_F_TO_W);
   enter(x, c, s);
-  char *message = message_for(x->r, s, false);
-  if (message) copy_open(end_of(x, c, 0, MAL_END_X), message, (size_t)x->r->half_bytes);
-  mal_status status = MAL_OK;
+  mal_status status = take_message(x, s, false, end_of(x, c, 0, MAL_END_X), e);
   for (int i = 0; i < c->n && !status; i++) {
     run_ends(x, c, i, MAL_END_X, MAL_END_Y, i + 1);
     status = read_tokens(x, e);
@@ -338,9 +349,7 @@ static mal_status backward(run *x, const mal_step *s, mal_list list, mal_error *
   mal_chunk_place *c = &x->r->chunks[s->chunk];
   if (list == MAL_L_B) take_place(x->r, s, MAL_HOLD_B_TO_W);
   enter(x, c, s);
-  char *message = message_for(x->r, s, true);
-  if (message) copy_open(end_of(x, c, c->n - 1, MAL_END_DY), message, (size_t)x->r->half_bytes);
-  mal_status status = MAL_OK;
+  mal_status status = take_message(x, s, true, end_of(x, c, c->n - 1, MAL_END_DY), e);
   for (int i = c->n - 1; i >= 0 && !status; i--) {
     run_ends(x, c, i, MAL_END_DY, MAL_END_DX, i - 1);
     x->ends[MAL_END_X] = end_of(x, c, i, MAL_END_X);
@@ -395,24 +404,24 @@ static mal_status send_message(run *x, const mal_step *s, mal_error *e) {
                           r->half_bytes, &r->sending, e);
 }
 
+/* Asks for it only: what it feeds waits. */
 static mal_status receive_message(run *x, const mal_step *s, mal_error *e) {
   mal_rank *r = x->r;
   bool back = s->op == MAL_S_RECV_B;
   int32_t peer = (int32_t)mal_schedule_peer(&r->program->plan->layout, r->stage, s);
-  int64_t k = 0;
+  int64_t k = 0, open = 0;
   while (k < r->stage_plan->incoming && r->messages[k].taken) k++;
   if (k == r->stage_plan->incoming) return mal_fail(e, MAL_FAULT, "more messages wait than the plan has places for");
-  mal_comm_ticket t;
-  double from = mal_now_s();
-  mal_unpoison(r->incoming + k * r->message_bytes, (size_t)r->half_bytes);
-  r->messages[k] = (mal_message){true, back, s->chunk, s->micro_batch};
-  mal_status status = r->backend->recv(r->comm, r->stages_group, peer, tag_of(s, sender_chunk(r, s), back),
-                                       r->incoming + k * r->message_bytes, r->half_bytes, &t, e);
-  if (!status) status = r->backend->wait(r->comm, t, e);
-  static const mal_instruction receive = {.op = MAL_OP_RECV, .stream = MAL_STREAM_PP};
+  for (int64_t i = 0; i < r->stage_plan->incoming; i++)
+    open += r->messages[i].taken && r->messages[i].ticket != MAL_COMM_NONE;
+  mal_message *m = &r->messages[k];
+  char *into = r->incoming + k * r->message_bytes;
+  mal_unpoison(into, (size_t)r->half_bytes);
+  *m = (mal_message){true, back, s->chunk, s->micro_batch, MAL_COMM_NONE, mal_now_s()};
+  mal_status status = r->backend->recv(r->comm, r->stages_group, peer, tag_of(s, sender_chunk(r, s), back), into,
+                                       r->half_bytes, &m->ticket, e);
   x->chunk = s->chunk, x->micro_batch = (int32_t)s->micro_batch;
-  trace(x, &receive, from, mal_now_s());
-  return status;
+  return status || open < MAL_OPEN_INCOMING ? status : await_message(x, m, e);
 }
 
 /* --- a step --------------------------------------------------------------------------------------------------------------------------------- */

@@ -48,13 +48,19 @@ typedef struct mal_open { /* a call under way on a stream */
   double started_s;
 } mal_open;
 
-typedef struct mal_message { /* received, not yet used */
+typedef struct mal_message { /* asked for, not yet used */
   bool taken, backward;
   uint8_t chunk;
   uint32_t micro_batch;
+  mal_comm_ticket ticket;
+  double started_s;
 } mal_message;
 
-enum { MAL_MAX_GROUPS = 64, MAL_MAX_INCOMING = 64 };
+enum {
+  MAL_MAX_GROUPS = 64,
+  MAL_MAX_INCOMING = 64,
+  MAL_OPEN_INCOMING = 32 /* of them under way; leaves calls to others */
+};
 
 typedef struct mal_rank {
   /* who */

@@ -6,7 +6,7 @@
 
 /* Loops are compiled for several vector widths and the processor's own is taken. Sums are then in another order on another
  * processor, and in the same order in every run on the same. */
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MAL_CLONES
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
