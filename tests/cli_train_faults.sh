@@ -15,12 +15,13 @@ fail() {
 now() { date +%s%N; }
 
 rises="--warmup 1"
+model=layers=4,hidden=32,heads=4,kv_heads=4,vocab=256,gated=1
 # train NAME OPTION...: writes NAME.json and NAME.err
 train() {
   name=$1
   shift
   # shellcheck disable=SC2086
-  "$MALHA" train layers=4,hidden=32,heads=4,kv_heads=4,vocab=256,gated=1 --data "$here/LICENSE" --seq 32 --global-batch 16 \
+  "$MALHA" train "$model" --data "$here/LICENSE" --seq 32 --global-batch 16 \
     --lr 1e-3 --lr-schedule constant $rises --json "$@" >"$name.json" 2>"$name.err"
 }
 eight="--layout tp=2,pp=2,dp=2,micro-batch=2"
@@ -33,6 +34,13 @@ train other1 $eight --steps 3 --out other && train other2 --layout dp=4,micro-ba
   train other3 --layout tp=4,micro-batch=4 --steps 8 --out other --resume &&
   train other4 --layout pp=2,micro-batch=4 --steps 10 --out other --resume &&
   train other5 --layout micro-batch=8 --steps 12 --out other --resume || fail "resuming on others: $(cat other?.err)"
+# ZeRO-2, another layout, and ZeRO-2 again on other ranks.
+whole_model=$model
+model=$model,tied=0
+train apart1 --layout dp=2,micro-batch=4,zero=2 --steps 3 --out cut && train apart2 $eight --steps 5 --out cut --resume &&
+  train apart3 --layout dp=4,pp=2,micro-batch=2,zero=2 --steps 8 --out cut --resume &&
+  train untied --layout micro-batch=8 --steps 8 || fail "ZeRO-2 resumed: $(cat apart?.err)"
+model=$whole_model
 # The warm-up is the run's own: a longer --steps does not change it, --warmup does.
 rises=
 train rise1 $eight --warmup 50 --steps 2 --out rising && train rise2 $eight --steps 3 --out rising --resume ||
@@ -135,6 +143,8 @@ def same(what, a, b, steps):
     if sorted(b) != list(range(1, steps + 1)): sys.exit(f'{what}: steps {sorted(b)}')
     if any(a[s] != b[s] for s in b): sys.exit(f"{what}: not bit-identical at step {min(s for s in b if a[s] != b[s])}")
 whole, straight = run('whole'), run('straight')
+untied, cut = run('untied'), run('apart1', 'apart2', 'apart3')
+if sorted(cut) != list(range(1, 9)) or any(abs(untied[s][0] - cut[s][0]) > 2e-5 for s in cut): sys.exit(f'ZeRO-2: {untied} {cut}')
 same('resumed', whole, run('same1', 'same2', 'same3'), 12)
 other = run('other1', 'other2', 'other3', 'other4', 'other5')
 if any(abs(whole[s][0] - other[s][0]) > 2e-5 for s in whole): sys.exit(f'other layouts: {whole} {other}')

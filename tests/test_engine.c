@@ -117,7 +117,10 @@ static void refused(void **state) {
     int64_t ranks;
   } list[] = {
       {moe, "micro-batch=1", "experts", 1},
-      {llama_config, "zero=3,micro-batch=1", "ZeRO", 2},
+      {llama_config, "zero=3,micro-batch=1", "ZeRO stage 3", 2},
+      {gpt2_config, "zero=2,micro-batch=1", "tied", 2},
+      {llama_config, "tp=2,zero=2,micro-batch=1", "sequence parallelism", 4},
+      {llama_config, "pp=2,zero=2,schedule=zb-h1,micro-batch=1", "zb-h1", 4},
       {llama_config, "cp=2,micro-batch=1", "context", 2},
       {llama_config, "tp=4,micro-batch=1", "key/value", 4},
       {llama_config, "pp=2,schedule=dualpipe,micro-batch=1", "dualpipe", 2},

@@ -27,6 +27,7 @@ typedef struct run { /* one list of one instance, for one micro-batch */
 
 static char *flat(const run *x, float *space, const mal_buffer *f) {
   if (f->param >= 0 && x->instance) return (char *)(space + x->instance->param_at[f->param]);
+  if (f->region == MAL_R_GRAD && x->instance) space += x->instance->held_at; /* what is left of a block's sums */
   return (char *)space + f->offset_bytes;
 }
 
@@ -41,6 +42,7 @@ static char *address(const run *x, int buffer) {
     return x->base[hold] + x->instance->stash_at[hold] + x->plan->hold_offset[buffer];
   }
   case MAL_R_IO: return x->plan->end[buffer] ? x->ends[x->plan->end[buffer]] : x->r->io + f->offset_bytes;
+  case MAL_R_BUCKET: return x->r->unit_gradients + f->offset_bytes;
   default: return x->work + f->offset_bytes;
   }
 }
@@ -123,6 +125,31 @@ static char *own_piece(const run *x, const mal_instruction *i, char *whole, int6
   return whole + mal_members_index(m, x->r->rank) * ((n + ranks - 1) / ranks) * size;
 }
 
+/* ZeRO-2's weights come together block by block, for so they are cut: at the first of the plan's buckets, all of them; the bytes are
+ * those of the buckets. */
+static mal_status gather_units(const run *x, const mal_instruction *i, mal_error *e) {
+  const mal_rank *r = x->r;
+  int64_t ranks = mal_members_size(&r->members_of[i->axes]);
+  mal_status status = MAL_OK;
+  if (x->plan->block->buffers[i->out[0]].offset_bytes) return MAL_OK;
+  for (int c = 0; c < r->stage_plan->n_chunks && !status; c++)
+    for (int k = 0; k < r->chunks[c].n && !status; k++) {
+      int64_t n = r->chunks[c].at[k].plan->block->dense_elements, each = (n + ranks - 1) / ranks;
+      float *whole = r->param + r->chunks[c].at[k].unit_at;
+      mal_comm_call call = {.op = MAL_ALL_GATHER,
+                            .dtype = MAL_F32,
+                            .in = {whole + mal_members_index(&r->members_of[i->axes], r->rank) * each},
+                            .out = {whole},
+                            .elements = {n},
+                            .name = "all-gather",
+                            .step = r->step};
+      mal_comm_ticket t;
+      status = r->backend->start(r->comm, r->group_of[i->axes], &call, &t, e);
+      if (!status) status = r->backend->wait(r->comm, t, e);
+    }
+  return status;
+}
+
 static mal_status start_collective(const run *x, const mal_instruction *i, mal_comm_ticket *t, mal_error *e) {
   mal_comm_call call = {.op = i->variant,
                         .reduction = i->flags & MAL_INS_MAX ? MAL_MAX : MAL_SUM,
@@ -162,7 +189,7 @@ static void square_gradients(const run *x, const mal_instruction *i) {
   double sum = 0;
   for (int32_t k = 0; k < x->r->n_stretches; k++) {
     const mal_stretch *s = &x->r->stretches[k];
-    if (s->owned) sum += x->r->device->sum_squares(x->r->grad + s->at, s->n);
+    if (s->owned) sum += x->r->device->sum_squares(mal_gradients_at(x->r, s->at, s->state), s->n);
   }
   *(float *)(void *)address(x, i->out[0]) = (float)sum;
 }
@@ -174,7 +201,7 @@ static void clip_gradients(const run *x, const mal_instruction *i) {
   if (!(x->q->clip > 0) || !(norm > (double)x->q->clip)) return;
   float factor = (float)((double)x->q->clip / (norm + 1e-6));
   for (int32_t k = 0; k < x->r->n_shards; k++)
-    x->r->device->scale(x->r->grad + x->r->shards[k].at, x->r->shards[k].n, factor);
+    x->r->device->scale(mal_gradients_at(x->r, x->r->shards[k].at, x->r->shards[k].state), x->r->shards[k].n, factor);
 }
 
 static void update_weights(const run *x) {
@@ -183,8 +210,8 @@ static void update_weights(const run *x) {
   float *first = x->r->moments, *second = first + x->r->state_elements;
   for (int32_t k = 0; k < x->r->n_stretches; k++) {
     const mal_stretch *s = &x->r->stretches[k];
-    x->r->device->adamw(s->decay ? &with : &without, x->r->param + s->at, x->r->grad + s->at, first + s->state,
-                        second + s->state, s->n);
+    x->r->device->adamw(s->decay ? &with : &without, x->r->param + s->at, mal_gradients_at(x->r, s->at, s->state),
+                        first + s->state, second + s->state, s->n);
   }
 }
 
@@ -230,7 +257,8 @@ static mal_status execute(const run *x, const mal_instruction *i, mal_error *e) 
     mal_open *open = &x->r->open[i->stream];
     *open = (mal_open){MAL_COMM_NONE, i, from};
     show_operands(x, i, true);
-    status = start_collective(x, i, &open->ticket, e);
+    bool by_units = i->variant == MAL_ALL_GATHER && !x->instance && x->r->program->plan->layout.zero == 2;
+    status = by_units ? gather_units(x, i, e) : start_collective(x, i, &open->ticket, e);
     return status || i->stream != MAL_STREAM_COMPUTE ? status : finish(x, i->stream, e);
   }
   show_operands(x, i, true);
@@ -356,6 +384,7 @@ static mal_status backward(run *x, const mal_step *s, mal_list list, mal_error *
     status = read_tokens(x, e);
     if (!status) status = run_list(x, MAL_L_R, e);
     if (!status) status = run_list(x, list, e);
+    if (!status) status = run_list(x, MAL_L_REDUCE, e);
   }
   leave_place(x->r, s, MAL_HOLD_F_TO_B);
   return status;
@@ -490,7 +519,7 @@ mal_status mal_rank_step(mal_rank *r, const mal_step_request *q, mal_error *e) {
   r->flops = r->loss_sum = 0;
   r->instructions = 0;
   r->step = q->step;
-  memset(r->grad, 0, (size_t)r->elements * sizeof *r->grad);
+  memset(r->grad, 0, (size_t)r->grad_elements * sizeof *r->grad);
   for (int64_t i = 0; i < r->n_steps && !status; i++) status = one_entry(&x, &r->steps[i], e);
   if (!status && r->sending != MAL_COMM_NONE) status = r->backend->wait(r->comm, r->sending, e);
   r->sending = MAL_COMM_NONE;

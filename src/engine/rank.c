@@ -156,6 +156,18 @@ static void lay_out_unit(mal_arena *a, mal_rank *r, mal_instance *x, const mal_u
   r->elements += u->elements;
 }
 
+/* ZeRO-2: a block's weights side by side, in the order in which its gradients lie in the bucket that is scattered. */
+static void lay_out_by_gradient(mal_arena *a, mal_rank *r, mal_instance *x, const mal_unit_part *u, void *context) {
+  const mal_block *b = x->plan->block;
+  int64_t *ranks = context;
+  (void)a;
+  for (int i = 0; i < b->n_buffers; i++)
+    if (b->buffers[i].region == MAL_R_BUCKET && b->buffers[i].param == u->param)
+      x->param_at[u->param] = r->elements + b->buffers[i].offset_bytes / (int64_t)sizeof(float);
+  x->unit_at = r->elements, x->held_at = r->grad_elements;
+  if (u->last) r->elements += b->dense_elements, r->grad_elements += (b->dense_elements + *ranks - 1) / *ranks;
+}
+
 static void find_pieces(mal_arena *a, mal_rank *r, mal_instance *x, const mal_unit_part *u, void *context) {
   (void)context;
   bool owns = !u->tied || x->plan->block->block_class == MAL_B_EMBED;
@@ -169,10 +181,29 @@ static int by_place(const void *x, const void *y) {
   return (p->at > q->at) - (p->at < q->at);
 }
 
+/* ZeRO-2: this rank's part of each block. */
+static void find_unit_shards(mal_arena *a, mal_rank *r) {
+  int64_t ranks = r->program->plan->layout.dp, blocks = 0;
+  for (int c = 0; c < r->stage_plan->n_chunks; c++) blocks += r->chunks[c].n;
+  r->shards = MAL_ARRAY(a, mal_shard, blocks);
+  for (int c = 0; c < r->stage_plan->n_chunks; c++)
+    for (int i = 0; i < r->chunks[c].n; i++) {
+      const mal_instance *x = &r->chunks[c].at[i];
+      int64_t n = x->plan->block->dense_elements, each = (n + ranks - 1) / ranks, from = r->dp_index * each,
+              to = from + each < n ? from + each : n;
+      if (to > from) r->shards[r->n_shards++] = (mal_shard){x->unit_at + from, to - from, x->held_at};
+    }
+  r->state_elements = r->grad_elements;
+}
+
 /* This rank's part of each bucket, as gradient sync leaves it. */
 static void find_shards(mal_arena *a, mal_rank *r) {
   const mal_plan *plan = r->program->plan;
   int64_t ranks = plan->layout.zero == 1 ? plan->layout.dp : 1, state = 0;
+  if (plan->layout.zero >= 2) {
+    find_unit_shards(a, r);
+    return;
+  }
   mal_builder b = {.profile = plan->profile, .layout = &plan->layout};
   int64_t size = ranks > 1 ? mal_bucket_size(&b, r->elements) : r->elements;
   r->shards = MAL_ARRAY(a, mal_shard, r->elements ? (r->elements + size - 1) / size : 0);
@@ -220,11 +251,11 @@ static mal_status take_memory(mal_arena *a, mal_rank *r, mal_error *e) {
   mal_status status = r->backend->memory(r->comm, r->mapping_bytes, &r->mapping, e);
   if (status) return status;
   /* What lasts ends where a line begins, so that nothing is lost between it and what is aligned. */
-  int64_t lasting = (2 * r->elements + 2 * r->state_elements) * (int64_t)sizeof(float);
+  int64_t lasting = (r->elements + r->grad_elements + 2 * r->state_elements) * (int64_t)sizeof(float);
   r->memory = (char *)r->mapping + (mal_align(lasting) - lasting);
   r->param = (float *)(void *)r->memory;
   r->grad = r->param + r->elements;
-  r->moments = r->grad + r->elements;
+  r->moments = r->grad + r->grad_elements;
   char *at = (char *)(r->moments + 2 * r->state_elements);
   r->work = at; /* of gradient sync and optimizer */
   for (int i = 0; i < s->n_pools; i++) {
@@ -243,11 +274,12 @@ static int64_t most(int64_t x, int64_t y) { return x > y ? x : y; }
 /* Where work, io and messages lie behind the stash; checked against the planned total. */
 static mal_status lay_out_scratch(mal_rank *r, const mal_block_plan *plans, mal_error *e) {
   const mal_stage *s = r->stage_plan;
-  int64_t io = 0, work = 0;
+  int64_t io = 0, work = 0, unit = 0;
   for (int c = 0; c < s->n_chunks; c++)
     for (int i = 0; i < s->chunks[c].n_runs; i++) {
       const mal_block_plan *p = &plans[s->chunks[c].runs[i].block];
       work = most(work, p->work_bytes + p->block->kernel_bytes);
+      unit = most(unit, p->block->region_bytes[MAL_R_BUCKET]);
       for (int k = 0; k < p->block->n_buffers; k++)
         if (p->block->buffers[k].region == MAL_R_IO)
           io = most(io, p->block->buffers[k].offset_bytes + p->block->buffers[k].bytes);
@@ -259,7 +291,8 @@ static mal_status lay_out_scratch(mal_rank *r, const mal_block_plan *plans, mal_
   r->io = pass_work + work;
   r->outgoing = r->io + mal_align(io);
   r->incoming = r->outgoing + r->message_bytes;
-  int64_t passes = (messages ? r->incoming + s->incoming * r->message_bytes : r->io + io) - r->memory;
+  r->unit_gradients = messages ? r->incoming + s->incoming * r->message_bytes : r->io + io;
+  int64_t passes = r->unit_gradients + unit - r->memory;
   int64_t end = end_work - r->memory + most(r->sync->work_bytes, r->optimizer->work_bytes);
   r->bucket = end_work; /* of the end of the step */
   r->work = pass_work;
@@ -305,7 +338,12 @@ mal_status mal_rank_open(mal_arena *a, const mal_rank_request *q, mal_rank *r, m
   r->chunks = MAL_ARRAY(a, mal_chunk_place, r->stage_plan->n_chunks);
   for (int c = 0; c < r->stage_plan->n_chunks; c++) lay_out_chunk(a, r, plans, c, first);
   laying lay = {0};
-  for (; lay.turn < 3; lay.turn++) each_unit(a, r, lay_out_unit, &lay);
+  int64_t ranks = l->dp;
+  if (l->zero >= 2)
+    each_unit(a, r, lay_out_by_gradient, &ranks);
+  else
+    for (; lay.turn < 3; lay.turn++) each_unit(a, r, lay_out_unit, &lay);
+  if (l->zero < 2) r->grad_elements = r->elements;
   each_unit(a, r, find_pieces, NULL);
   qsort(r->pieces.at, (size_t)r->pieces.count, sizeof *r->pieces.at, by_place);
   mal_tensors tensors;

@@ -26,6 +26,7 @@ typedef struct mal_instance { /* a block at its place in a chunk */
   const mal_block_plan *plan;
   int64_t layer;               /* -1: none */
   int64_t *param_at;           /* by param: elements into the flat space */
+  int64_t unit_at, held_at;    /* ZeRO-2: where its weights begin, and this rank's share of their gradients */
   int64_t stash_at[MAL_HOLDS]; /* its part of the chunk's parts */
 } mal_instance;
 
@@ -38,7 +39,7 @@ typedef struct mal_chunk_place {
 
 /* A stretch of the flat space in which everything is alike. */
 typedef struct mal_stretch {
-  int64_t at, n, state; /* state: into the moments; -1: not in this rank's shard */
+  int64_t at, n, state; /* state: into the moments */
   bool decay, owned;
 } mal_stretch;
 
@@ -78,8 +79,9 @@ typedef struct mal_rank {
   char *memory;                     /* the arena, in the mapping */
   int64_t memory_bytes, used_bytes; /* the arena: planned bytes; what is laid out in it */
   float *param, *grad, *moments;
-  char *pool[3 * 256], *bucket, *work, *io, *outgoing, *incoming, *scratch; /* scratch: behind the stash */
-  int64_t elements, state_elements, half_bytes, message_bytes;
+  char *pool[3 * 256], *bucket, *unit_gradients, *work, *io, *outgoing, *incoming,
+      *scratch; /* scratch: behind the stash */
+  int64_t elements, grad_elements, state_elements, half_bytes, message_bytes;
   mal_chunk_place *chunks;
   mal_block_plan *sync, *optimizer;
   mal_pieces pieces;
@@ -122,6 +124,11 @@ void mal_rank_close(mal_rank *r);
 void mal_rank_state_of(const mal_rank *r, mal_rank_state *s);
 
 /* Coordinates on an axis, and the group over a mask of axes that a rank is in. */
+/* Gradients of `at`, whose state lies at `state`. With ZeRO-2 a rank has those of its shards only, beside one another as the states. */
+static inline float *mal_gradients_at(const mal_rank *r, int64_t at, int64_t state) {
+  return r->grad + (r->program->plan->layout.zero >= 2 ? state : at);
+}
+
 int64_t mal_rank_index(const mal_layout *l, int32_t rank, mal_axis axis);
 mal_members mal_rank_members(const mal_layout *l, int32_t rank, unsigned axes);
 

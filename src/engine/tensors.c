@@ -67,6 +67,7 @@ int mal_block_units(mal_arena *a, const mal_plan *plan, const mal_block *b, mal_
     for (; at > 0 && (*units)[at - 1].param > u.param; at--) (*units)[at] = (*units)[at - 1];
     (*units)[at] = u;
   }
+  if (n) (*units)[n - 1].last = true;
   return n;
 }
 
@@ -182,7 +183,11 @@ static mal_status check_kind(const mal_plan *plan, const mal_layer_kind *k, mal_
 static mal_status check_layout(const mal_layout *l, mal_error *e) {
   if (l->cp > 1) return no(e, _("context parallelism (cp > 1)"), _("Use cp=1."));
   if (l->ep > 1) return no(e, _("expert parallelism (ep > 1)"), _("Use ep=1."));
-  if (l->zero > 1) return no(e, _("ZeRO stages 2 and 3"), _("Use zero=1 or zero=0."));
+  if (l->zero == 3) return no(e, _("ZeRO stage 3"), _("Use zero=2 or less."));
+  if (l->zero == 2 && l->tp > 1 && l->sequence_parallel == MAL_ON)
+    return no(e, _("ZeRO stage 2 with sequence parallelism"), _("Use sequence-parallel=off, or zero=1."));
+  if (l->zero == 2 && l->schedule == MAL_ZB_H1)
+    return no(e, _("ZeRO stage 2 with zb-h1"), _("Use another schedule, or zero=1."));
   if (l->schedule == MAL_DUALPIPE || l->schedule == MAL_ZB_2P)
     return no(e, _("the schedules dualpipe and zb-2p"), _("Use 1f1b, interleaved, gpipe or zb-h1."));
   if (l->attention == MAL_ATT_UNFUSED) return no(e, _("unfused attention"), _("Leave attention= out."));
@@ -205,6 +210,8 @@ mal_status mal_engine_check(const mal_plan *plan, mal_error *e) {
   if (j->optimizer != MAL_ADAMW) return no(e, _("this optimizer"), _("Use --optimizer adamw."));
   if (j->train != MAL_PRETRAIN && j->train != MAL_FINETUNE)
     return no(e, _("adapters (LoRA)"), _("Use --train pretrain or finetune."));
+  if (m->tied_embeddings && plan->layout.zero == 2)
+    return no(e, _("ZeRO stage 2 with tied embeddings"), _("Use zero=1."));
   if (m->mtp_layers) return no(e, _("multi-token prediction"), _("Choose another model."));
   if (m->learned_positions && j->seq > m->learned_positions)
     return mal_fail(e, MAL_BAD, _("--seq is %lld; %s has learned positions for %lld tokens only."), (long long)j->seq,

@@ -15,6 +15,7 @@ typedef struct mal_unit_part {
   bool summed;      /* its gradient is summed over tensor-parallel ranks in gradient sync */
   bool tied;        /* a table that another stage has too */
   bool shared;      /* lies in this stage already */
+  bool last;        /* of its block */
 } mal_unit_part;
 /* The units of a block, in the order of their params. */
 int mal_block_units(mal_arena *a, const mal_plan *plan, const mal_block *b, mal_unit_part **units);

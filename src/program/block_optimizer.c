@@ -25,7 +25,7 @@ typedef struct part { /* dense weights, or experts: this rank's shard */
 static part part_of(const mal_builder *b, bool expert) {
   const mal_block_request *r = b->r;
   part p = {.expert = expert, .all = expert ? r->expert_elements : r->dense_elements, .shards = mal_shards(b, expert)};
-  p.n = mal_ceil_div(p.all, p.shards);
+  p.n = !expert && r->held_elements ? r->held_elements : mal_ceil_div(p.all, p.shards);
   p.vectors = expert ? 0 : mal_ceil_div(r->vector_elements, p.shards);
   p.from = expert ? r->dense_elements : 0;
   return p;
@@ -53,8 +53,7 @@ static bool has_master(const mal_builder *b) {
 static mal_ref gradients(mal_builder *b, const part *p) {
   mal_ref x = mal_buffer_in(b, "gradients", mal_grad_type(b), p->n, MAL_R_GRAD);
   mal_at(b, x)->offset_bytes =
-      (b->layout->zero >= 2 && p->expert ? mal_ceil_div(b->r->dense_elements, mal_shards(b, false)) : p->from) *
-      (int64_t)mal_dtype_bytes[mal_grad_type(b)];
+      (b->layout->zero >= 2 && p->expert ? part_of(b, false).n : p->from) * (int64_t)mal_dtype_bytes[mal_grad_type(b)];
   if (b->layout->zero >= 2 && b->layout->offload_optimizer != MAL_OFFLOAD_NONE) mal_at(b, x)->place = MAL_HOST;
   return x;
 }

@@ -45,6 +45,7 @@ static void key_of(const mal_block_request *r, int64_t key[KEY]) {
                             r->replicated_elements,
                             r->vector_elements,
                             r->tied_elements,
+                            r->held_elements,
                             l->tp,
                             l->cp,
                             l->ep,

@@ -24,7 +24,7 @@ static bool same_request(const mal_block_request *x, const mal_block_request *y)
          x->split == y->split && x->tied_here == y->tied_here && x->no_input_grad == y->no_input_grad &&
          x->dense_elements == y->dense_elements && x->expert_elements == y->expert_elements &&
          x->replicated_elements == y->replicated_elements && x->vector_elements == y->vector_elements &&
-         x->tied_elements == y->tied_elements;
+         x->tied_elements == y->tied_elements && x->held_elements == y->held_elements;
 }
 
 static mal_status block_for(assembly *s, mal_block_request request, int *block) {
@@ -161,13 +161,21 @@ static mal_status fill_stage(assembly *s, int64_t index, const int64_t *first, c
 
 /* --- end of the step ---------------------------------------------------------------------------------------------------- */
 
+/* Ranks that each block's gradients are cut over. */
+static int64_t unit_shards(const mal_layout *l) {
+  if (l->zero < 2) return 1;
+  return l->zero == 3 && l->hybrid > 0 ? l->hybrid : l->dp * l->cp;
+}
+
 static mal_status finish_stage(assembly *s, mal_stage *stage) {
   mal_block_request sum = {.block_class = MAL_B_SYNC};
+  int64_t shards = unit_shards(&s->plan->layout);
   for (int c = 0; c < stage->n_chunks; c++)
     for (int i = 0; i < stage->chunks[c].n_runs; i++) {
       const mal_run *run = &stage->chunks[c].runs[i];
       const mal_block *b = &s->p->blocks[run->block];
       sum.dense_elements += run->count * b->dense_elements;
+      if (shards > 1) sum.held_elements += run->count * ((b->dense_elements + shards - 1) / shards);
       sum.expert_elements += run->count * b->expert_elements;
       sum.replicated_elements += run->count * b->replicated_elements;
       sum.vector_elements += run->count * b->vector_elements;
