@@ -20,7 +20,8 @@ typedef struct mal_block_request {
   bool no_input_grad; /* LAYER: nothing below is trained (the first layer with LoRA) */
   /* SYNC, OPTIMIZER: sums over the blocks of the stage, each times its count, of the fields of the same name */
   int64_t dense_elements, expert_elements, replicated_elements, vector_elements, tied_elements;
-  int64_t held_elements; /* ZeRO-2 and 3: of dense_elements a rank's, each block's own share; 0: their share of the sum */
+  int64_t
+      held_elements; /* ZeRO-2 and 3: of dense_elements a rank's, each block's own share; 0: their share of the sum */
 } mal_block_request;
 
 /* out's arrays are the arena's. Errors: what cannot be lowered is said by name (MAL_BAD). */
