@@ -284,6 +284,23 @@ static void test_two_runs(void **state) {
   mal_arena_free(&a);
 }
 
+/* The block size is that of bs=, not of jobs=. */
+static void test_fio_text(void **state) {
+  mal_arena a;
+  mal_health h;
+  (void)state;
+  read_text(&a, &h, "fio.log",
+            "seq: (g=0): rw=read, bs=(R) 1024KiB-1024KiB, (W) 1024KiB-1024KiB, (T) 1024KiB-1024KiB, ioengine=libaio\n"
+            "fio-3.33\nseq: (groupid=0, jobs=1): err= 0: pid=12\n"
+            "  read: IOPS=6200, BW=6200MiB/s (6501MB/s)(60GiB/10001msec)\n"
+            "old: (g=0): rw=read, bs=4M-4M/4M-4M/4M-4M, ioengine=libaio\nold: (groupid=0, jobs=4): err= 0: pid=12\n"
+            "  read : io=10240MB, bw=3072.0MB/s, iops=768, runt= 3333msec\n");
+  assert_int_equal(h.n_benches, 2);
+  assert_true(h.benches[0].points[0].bytes == 1 << 20 && h.benches[1].points[0].bytes == 4 << 20);
+  assert_true(h.benches[0].points[0].busbw == 6200.0 * (1 << 20) && h.benches[1].points[0].busbw == 3072.0 * (1 << 20));
+  mal_arena_free(&a);
+}
+
 /* The slowest of thousands of runs is still found. */
 static void test_very_many_runs(void **state) {
   mal_arena a;
@@ -491,6 +508,7 @@ static void test_sxids(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sxids),
+      cmocka_unit_test(test_fio_text),
       cmocka_unit_test(test_environment_forms),
       cmocka_unit_test(test_environment_sets_nothing),
       cmocka_unit_test(test_quoted_values),

@@ -35,6 +35,7 @@ static size_t name_length(const char *at) {
 
 /* What a value is once the shell is through: "${X:-Ring}" is Ring where X is not set; what else it puts in is not known. */
 static bool settled(char *value) {
+  if (!strpbrk(value, "$`")) return true;
   char *dash = strstr(value, ":-");
   size_t n = strlen(value);
   if (mal_starts(value, "${") && dash && n && value[n - 1] == '}' && !strchr(dash, '$')) {

@@ -168,9 +168,16 @@ typedef struct fio_text {
   storage_log measured;
 } fio_text;
 
+/* After "bs=", which "jobs=1" is not. */
+static const char *block_option(const char *line) {
+  for (const char *at = line; (at = strstr(at, "bs=")); at += 3)
+    if (at == line || !isalpha((unsigned char)at[-1])) return at + 3;
+  return NULL;
+}
+
 static bool fio_line(const mal_log *log, void *state, const mal_log_line *l) {
   fio_text *f = state;
-  const char *bs = mal_after(l->own, "bs="), *at = l->own + strspn(l->own, " \t"), *bw;
+  const char *bs = block_option(l->own), *at = l->own + strspn(l->own, " \t"), *bw;
   double rate;
   if (l->length > 1024) return false;
   if (bs && mal_starts(bs, "(R) ")) bs += strlen("(R) ");

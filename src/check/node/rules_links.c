@@ -427,8 +427,15 @@ static void judge_counts(mal_health *h) {
 static void judge_conflicts(mal_health *h) {
   const mal_topology *t = &h->topology;
   if (t->n_sources > 1) h->judged[MAL_RULE_LISTINGS] = true;
+  enum { TOLD = 8 };
   for (int i = 0; i < t->n_conflicts; i++) {
     const mal_conflict *c = &t->conflicts[i];
+    if (i == TOLD) {
+      mal_find(h, MAL_RULE_LISTINGS, MAL_SEV_WARNING, "", c->from[1],
+               mal_print(h->arena, _("%d more things differ between files"), t->n_conflicts - TOLD),
+               _("files of different nodes"), _("give files of one node; the first file counts"));
+      return;
+    }
     mal_find(h, MAL_RULE_LISTINGS, MAL_SEV_WARNING, "", c->from[1],
              mal_print(h->arena, _("%s is %s, but %s in %s:%d"), c->what, c->then, c->first, c->from[0].file,
                        c->from[0].line),
