@@ -396,6 +396,11 @@ static void judge_counts(mal_health *h) {
     h->judged[MAL_RULE_GPU_COUNT] = true;
     if (s->attached > s->gpus)
       missing_gpu(h, s->file, mal_print(h->arena, _("%d GPUs are attached, %d are described"), s->attached, s->gpus));
+    else if (s->gpus < most && h->live && t->confined)
+      mal_find(h, MAL_RULE_GPU_COUNT, MAL_SEV_WARNING, "", (mal_evidence){s->file, 0},
+               mal_print(h->arena, _("%s has %d GPUs, of %d that are there"), s->what, s->gpus, most),
+               _("the container or the batch system gives only some of them; or a GPU is lost"),
+               _("nothing if so many were asked for; else run malha check on the host, outside of the job"));
     else if (s->gpus < most && (s->gpus || h->live))
       missing_gpu(
           h, s->file,

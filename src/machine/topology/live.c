@@ -117,6 +117,9 @@ static void surroundings(mal_topology *t) {
              *vendor = small_file(t->arena, "/sys/class/dmi/id/sys_vendor");
   static const char *const hosts[] = {"QEMU", "VMware", "Xen", "Microsoft", "Amazon", "Google", "innotek"};
   t->container = mal_is_file("/.dockerenv") || mal_is_file("/run/.containerenv") || getenv("KUBERNETES_SERVICE_HOST");
+  static const char *const jobs[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "NVIDIA_VISIBLE_DEVICES"};
+  t->confined = t->container;
+  for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) t->confined = t->confined || getenv(jobs[i]);
   t->virtual_machine = cpu && strstr(cpu, " hypervisor");
   for (size_t i = 0; vendor && i < sizeof hosts / sizeof *hosts; i++)
     t->virtual_machine = t->virtual_machine || strstr(vendor, hosts[i]);

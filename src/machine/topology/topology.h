@@ -201,6 +201,7 @@ typedef struct mal_topology {
   int attached;                 /* GPUs that the listing being read says there are; 0 */
   int packages, cores, threads; /* 0 not said */
   bool virtual_machine, container;
+  bool confined; /* a container or a batch job: some GPUs may be kept from it */
   mal_evidence virtual_from;
 } mal_topology;
 
