@@ -61,6 +61,8 @@ static void test_environment_forms(void **state) {
       "os.environ[\"NCCL_P2P_DISABLE\"] = \"1\"\n",
       "A=1\0NCCL_P2P_DISABLE=1\0B=2", /* /proc/PID/environ: its length is given below */
       "export NCCL_P2P_DISABLE=0\nexport NCCL_P2P_DISABLE=1\n",
+      "export NCCL_P2P_DISABLE=1\nexport NCCL_P2P_DISABLE=0\nexport NCCL_P2P_DISABLE=1\n",
+      "export NCCL_P2P_DISABLE=1\nunset NCCL_P2P_DISABLE\nexport NCCL_P2P_DISABLE=1\n",
       "GPU0:10:20 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n",
   };
   (void)state;

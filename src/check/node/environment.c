@@ -275,7 +275,10 @@ static unsigned slot_of(const mal_health *h, const char *name, const char *value
 
 void mal_forget_variable(mal_health *h, const char *name, const char *file) {
   for (int i = 0; i < h->n_variables; i++)
-    if (h->variables[i].from.file == file && strcmp(h->variables[i].name, name) == 0) h->variables[i].gone = true;
+    if (h->variables[i].from.file == file && strcmp(h->variables[i].name, name) == 0 && !h->variables[i].gone) {
+      h->variables[i].gone = true;
+      h->variable_changes++;
+    }
 }
 
 static void note(mal_health *h, const char *name, const char *value, mal_evidence from, bool replaces) {
@@ -283,6 +286,7 @@ static void note(mal_health *h, const char *name, const char *value, mal_evidenc
   unsigned slot = slot_of(h, name, value, from.file);
   mal_variable *known = h->variable_of[slot] ? &h->variables[h->variable_of[slot] - 1] : NULL;
   if (known && !known->gone) return; /* every rank of a log says it again */
+  h->variable_changes++;
   if (replaces) mal_forget_variable(h, name, from.file);
   if (known) {
     known->gone = false;

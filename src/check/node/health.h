@@ -130,7 +130,8 @@ typedef struct mal_health {
   int n_benches;
   struct mal_variable *variables; /* of environments, in the order they were read */
   int n_variables;
-  int *variable_of;       /* variables by hash; number + 1 */
+  int *variable_of; /* variables by hash; number + 1 */
+  unsigned variable_changes;
   mal_csv tables[3];      /* of catalog/checks, read when first asked for */
   bool judged[MAL_RULES]; /* something was there to judge */
   const char **inputs;    /* "FILE: nvidia-smi topo -m" */

@@ -5,13 +5,17 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { NAME_MOST = 72, VALUE_MOST = 1024, PENDING_LINES = 3 };
+enum { NAME_MOST = 72, VALUE_MOST = 1024, PENDING_LINES = 3, LINES_KEPT = 256 };
 
 typedef struct environment {
   char pending[NAME_MOST]; /* "name: NCCL_X" of a list, whose "value: ..." follows */
   int pending_line, found;
   bool looked, table; /* a table of results, whose cells tell of settings */
   char word[VALUE_MOST];
+  struct {
+    uint64_t line; /* hashed */
+    unsigned changes;
+  } before[LINES_KEPT];
 } environment;
 
 typedef struct place {
@@ -303,7 +307,7 @@ static void one_word(const place *p, command *c, char *word, bool spaced, bool f
     shell(p, inner, depth + 1);
   }
   bool after_dash_c = c->dash_c;
-  c->dash_c = strcmp(word, "-c") == 0 || strcmp(word, "-lc") == 0;
+  c->dash_c = *word == '-' && (strcmp(word, "-c") == 0 || strcmp(word, "-lc") == 0);
   if (after_dash_c) return;
   if (*c->name) {
     set(p, c->name, strlen(c->name), word, strlen(word), true);
@@ -365,7 +369,16 @@ static bool environment_line(const mal_log *log, void *state, const mal_log_line
     pending_value(&p, own);
     return false;
   }
+  /* A line that changed nothing when it was read, with nothing changed since, changes nothing. */
+  uint64_t hash = mal_log_hash(0, own, true);
+  unsigned changes = log->h->variable_changes;
+  if (e->before[hash % LINES_KEPT].line == hash && e->before[hash % LINES_KEPT].changes == changes) return false;
+  bool waited = *e->pending != 0;
   if (!structured(&p, own)) shell(&p, own, 0);
+  if (!waited && !*e->pending && changes == log->h->variable_changes) {
+    e->before[hash % LINES_KEPT].line = hash;
+    e->before[hash % LINES_KEPT].changes = changes;
+  }
   return false;
 }
 
