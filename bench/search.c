@@ -61,5 +61,6 @@ int main(int argc, char **argv) {
   run("llama-3-8b", "8xh100-sxm", 512);
   run("gpt3-175b", "128x8xa100-80-sxm", 1536);
   run("gpt3-175b", "512x8xa100-80-sxm", 1536);
+  run("mixtral-8x7b", "8x8xh100-sxm", 512);
   return 0;
 }
