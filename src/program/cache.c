@@ -2,7 +2,7 @@
 #include "program/lower.h"
 #include <string.h>
 
-enum { KEY = 26 };
+enum { KEY = 27 };
 
 typedef struct mal_cached {
   struct mal_cached *next;
