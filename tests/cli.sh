@@ -24,8 +24,9 @@ expect() { # expect CODE ARGUMENT...: answer in ./out, messages in ./err, the sa
 shows() { grep -Eq -- "$1" out || fail "no '$1' in the answer"; }
 says() { grep -Eq -- "$1" said || fail "no '$1' in: $(cat said)"; }
 valid() { python3 "$here/tests/cli_schema.py" "$here/docs/schema/$schema.json" <out >&2 || fail "JSON differs from the schema: $*"; }
+# A layout or a path has no place to break: an option and its value may be longer.
 narrow() {
-  python3 -c 'import sys; sys.exit(any(len(l.rstrip("\n")) > 80 for l in sys.stdin))' <out || fail "wider than 80 columns: $*"
+  python3 -c 'import sys; sys.exit(any(len(l.rstrip("\n")) > 80 and len(l.split()) > 2 for l in sys.stdin))' <out || fail "wider than 80 columns: $*"
 }
 value() { python3 -c 'import json,sys; v = json.load(open("out")); print(eval("v" + sys.argv[1]))' "$1"; }
 ends() { # the last line of a test
