@@ -79,7 +79,7 @@ static mal_status check_prices(const mal_inputs *in, mal_error *e) {
 }
 
 mal_status mal_plan_check(const mal_inputs *in, mal_error *e) {
-  mal_ask ask;
+  mal_ask ask = MAL_ASK_NODES;
   int64_t nodes = 1;
   if (asks(in, &ask) > 1)
     return mal_fail(e, MAL_BAD, _("--nodes auto, --min and --max each ask for a size. Ask for one at a time."));
@@ -154,7 +154,7 @@ mal_status mal_plan_search(mal_arena *a, const mal_inputs *in, int i, mal_answer
 mal_status mal_plan_answer(mal_arena *a, const mal_inputs *in, int i, mal_answer *answer, mal_error *e) {
   mal_plan asked;
   mal_search_options o;
-  mal_ask ask;
+  mal_ask ask = MAL_ASK_NODES;
   mal_status status = options_of(in, &o, e);
   if (status == MAL_OK) status = open_plan(a, in, i, &asked, e);
   if (status == MAL_OK && asks(in, &ask)) {

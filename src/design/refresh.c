@@ -91,7 +91,7 @@ mal_status mal_design_refresh(mal_arena *a, const mal_design *before, const char
   r->limit = all.hall.limit;
   int64_t held = before->hall.node_racks * all.hall.nodes_per_rack;
   r->after = all;
-  if (held < before->nodes && (s = redesign(a, before, node, held, &r->after, e)) != MAL_OK)
+  if (held < before->nodes && redesign(a, before, node, held, &r->after, e) != MAL_OK)
     return mal_fail_in(e, _("with the new node"));
   compare(a, r);
   return MAL_OK;

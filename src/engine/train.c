@@ -364,7 +364,7 @@ mal_status mal_train_rank(mal_crew *c, int32_t rank, mal_train_summary *s, mal_e
   mal_job_rank(rank);
   if (s) *s = (mal_train_summary){.evaluation_loss = (double)NAN};
   mal_status status = set_up(&m, rank, e);
-  if (!status) status = rank == 0 ? lead(&m, s, e) : serve(&m, e);
+  if (!status) status = s ? lead(&m, s, e) : serve(&m, e);
   if (status) mal_train_abort(c, rank, status, e->text);
   mal_rank_close(&m.rank);
   mal_arena_free(&m.arena);
