@@ -156,11 +156,11 @@ static int parse(const mal_log_span *w, int n, columns *c, double *bytes, measur
 static void finish(const mal_log *log, reading *r);
 
 static mal_bench_point *point_of(const mal_log *log, reading *r, double bytes) {
-  mal_bench_point *last = r->points && r->n ? &r->points[r->n - 1] : NULL;
+  mal_bench_point *points = r->points, *last = points && r->n ? &points[r->n - 1] : NULL;
   if (last && last->bytes == bytes) return last;
-  if (r->n > 1 && r->points[0].bytes == bytes) finish(log, r); /* sizes start again: another run */
+  if (last && points->bytes == bytes) finish(log, r); /* sizes start again: another run */
   for (int i = 0; last && bytes < last->bytes && i < r->n; i++)
-    if (r->points[i].bytes == bytes) return &r->points[i];
+    if (points[i].bytes == bytes) return &points[i];
   if (!r->points || r->n == r->room) {
     int room = r->room ? 2 * r->room : 64;
     r->points = mal_grow(log->h->arena, r->points, (size_t)r->room, (size_t)room, sizeof *r->points);
