@@ -128,7 +128,7 @@ static truth judge(const mal_words *w) {
   if (to - from == 1) t = *known(w, from) ? TRUE_ : FALSE_;
   if (to - from == 2 && is(w, from, "-n")) t = *known(w, from + 1) ? TRUE_ : FALSE_;
   if (to - from == 2 && is(w, from, "-z")) t = *known(w, from + 1) ? FALSE_ : TRUE_;
-  if (to - from == 3) {
+  if (w->word && to - from == 3) {
     static const char *const signs[] = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"};
     const char *x = known(w, from), *y = known(w, from + 2), *sign = w->word[from + 1];
     if (strcmp(sign, "=") == 0 || strcmp(sign, "==") == 0)
