@@ -37,6 +37,7 @@ int mal_cmd_models(int argc, char **argv);
 int mal_cmd_machines(int argc, char **argv);
 int mal_cmd_design(int argc, char **argv);
 int mal_cmd_data(int argc, char **argv);
+int mal_cmd_weights(int argc, char **argv);
 int mal_cmd_probe(int argc, char **argv);
 int mal_cmd_check(int argc, char **argv);
 int mal_cmd_export(int argc, char **argv);
@@ -53,6 +54,8 @@ extern const int mal_input_option_count, mal_plan_option_count, mal_search_optio
     mal_design_option_count;
 extern const mal_option mal_data_options[];
 extern const int mal_data_option_count;
+extern const mal_option mal_weights_options[];
+extern const int mal_weights_option_count;
 extern const mal_option mal_probe_options[];
 extern const int mal_probe_option_count;
 extern const mal_option mal_export_options[], mal_import_options[];

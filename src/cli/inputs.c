@@ -109,6 +109,7 @@ static void split_machines(mal_arena *a, mal_inputs *in) {
 
 static mal_status check(mal_arena *a, mal_inputs *in, mal_error *e) {
   enum { MOST = 64 };
+  if (!in->model && in->run.init && strcmp(in->run.init, "random") != 0) in->model = in->run.init;
   if (!in->model)
     return mal_fail(e, MAL_BAD,
                     _("Which model? Give a name (malha models lists them), the path of a config.json or a "

@@ -5,7 +5,8 @@
 #include "plan/plan.h"
 
 typedef struct mal_run_flags { /* of train; 0: not given */
-  const char *data, *eval, *out;
+  const char *data, *eval, *out, *init, *save_hf;
+  int hf_dtype; /* of the files that save_hf writes: index into mal_hf_dtype_name */
   int64_t ranks, steps, warmup, eval_every, eval_batches, seed, checkpoint_every, restarts;
   bool resume;
   int rate;     /* mal_rate_schedule */

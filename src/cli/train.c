@@ -4,6 +4,7 @@
 #include "engine/data/data.h"
 #include "engine/data/tokens.h"
 #include "engine/keep.h"
+#include "engine/weights/weights.h"
 #include "engine/where.h"
 #include "machine/here.h"
 #include "report/answer.h"
@@ -42,6 +43,12 @@ const mal_option mal_train_options[] = {
     {"beta2", 0, MAL_OPT_NUMBER, AT(run.beta2), "X", NULL, NULL, N_("AdamW's second moment keeps (default: 0.95)")},
     {"seed", 0, MAL_OPT_COUNT, AT(run.seed), "N", NULL, NULL,
      N_("of initial weights and the data's order (default: 0)")},
+    {"init", 0, MAL_OPT_TEXT, AT(run.init), "DIR", NULL, NULL,
+     N_("begin with the weights of a Hugging Face folder (MODEL may then be left out); random: as without it")},
+    {"save-hf", 0, MAL_OPT_TEXT, AT(run.save_hf), "DIR", NULL, NULL,
+     N_("in the end write the model as a Hugging Face folder: config.json, safetensors, the tokenizer of --init")},
+    {"hf-dtype", 0, MAL_OPT_CHOICE, AT(run.hf_dtype), "TYPE", NULL, mal_hf_dtype_name,
+     N_("numbers of that folder: fp32 (default), bf16, fp16")},
     {"out", 'o', MAL_OPT_TEXT, AT(run.out), "DIR", NULL, NULL, N_("keep checkpoints there, the last when it ends")},
     {"checkpoint-every", 0, MAL_OPT_POSITIVE, AT(run.checkpoint_every), "N", NULL, NULL,
      N_("steps between checkpoints (default: at the end)")},
@@ -140,7 +147,10 @@ typedef struct session {
   mal_estimate estimate;
   mal_data *data, *eval;
   mal_keep keep;
-  const mal_job_page *job; /* of the worker */
+  mal_tensors tensors;       /* where weights come from files or go to some */
+  mal_weight_files init;     /* --init */
+  mal_weight_writer *writer; /* --save-hf; NULL: none */
+  const mal_job_page *job;   /* of the worker */
   mal_tokens_source train_source, eval_source;
   mal_train_request request;
   mal_timeline timeline;
@@ -207,14 +217,38 @@ static int64_t count_steps(const session *s) {
   return pass > 0 ? pass : 1;
 }
 
+static bool has_init(const session *s) { return s->in->run.init && strcmp(s->in->run.init, "random") != 0; }
+
+/* What can be said of --init and --save-hf before the run. */
+static mal_status open_weights(session *s, mal_error *e) {
+  const mal_run_flags *r = &s->in->run;
+  mal_status status = MAL_OK;
+  mal_tensors_list(s->arena, &s->plan->model, &s->tensors);
+  if (has_init(s)) {
+    status = mal_weight_files_open(s->arena, r->init, &s->init, e);
+    if (!status) status = mal_weight_files_match(s->arena, &s->init, &s->plan->model, &s->tensors, e);
+    if (status) return mal_fail_in(e, "--init");
+  }
+  if (!r->save_hf) return MAL_OK;
+  const mal_weight_request q = {.folder = r->save_hf,
+                                .tokenizer_from = has_init(s) ? r->init : NULL,
+                                .model = &s->plan->model,
+                                .tensors = &s->tensors,
+                                .dtype = mal_hf_dtypes[r->hf_dtype]};
+  status = mal_weight_writer_open(s->arena, &q, &s->writer, e);
+  return status ? mal_fail_in(e, "--save-hf") : MAL_OK;
+}
+
 static mal_status open_all(session *s, mal_error *e) {
   const mal_run_flags *r = &s->in->run;
   mal_status status = find_plan(s, e);
+  if (!status) status = open_weights(s, e);
   if (!status) status = open_data(s->arena, r->data, s->plan, (uint64_t)r->seed, true, &s->data, e);
   if (!status && r->eval) status = open_data(s->arena, r->eval, s->plan, 0, false, &s->eval, e);
   if (status) return status;
   s->t.plan = s->plan, s->t.program = s->program, s->t.estimate = &s->estimate;
   s->t.cores = mal_here_cores(), s->t.processes = r->ranks_as == 1;
+  s->t.init = has_init(s) ? r->init : NULL;
   s->t.data_tokens = mal_data_tokens(s->data);
   s->t.steps = count_steps(s);
   return MAL_OK;
@@ -234,6 +268,19 @@ static mal_status save(void *context, const mal_rank_state *state, int64_t step,
 
 static mal_status saved(void *context, int64_t step, int64_t sequences, mal_error *e) {
   return mal_keep_saved(&((session *)context)->keep, step, sequences, e);
+}
+
+static mal_status take_initial(void *context, const mal_rank_state *state, mal_error *e) {
+  session *s = context;
+  return mal_weight_files_load(&s->init, &s->tensors, state, e);
+}
+
+static mal_status begin_giving(void *context, mal_error *e) {
+  return mal_weight_writer_begin(((session *)context)->writer, e);
+}
+
+static mal_status give_weights(void *context, const mal_rank_state *state, mal_error *e) {
+  return mal_weight_writer_put(((session *)context)->writer, state, e);
 }
 
 static mal_status open_checkpoints(session *s, bool resume, mal_train_request *q, mal_error *e) {
@@ -291,6 +338,8 @@ static mal_status prepare(void *context, int32_t attempt, mal_error *e) {
   mal_timeline_init(&s->timeline, s->arena);
   if (s->in->trace) s->request.timeline = &s->timeline;
   mal_status status = open_checkpoints(s, s->in->run.resume || attempt > 0, &s->request, e);
+  if (has_init(s)) s->request.hooks.initial = take_initial;
+  if (s->writer) s->request.hooks.begin_giving = begin_giving, s->request.hooks.give = give_weights;
   return status ? status : mal_train_open(s->arena, &s->request, &s->crew, e);
 }
 
@@ -307,8 +356,10 @@ static mal_status work(void *context, mal_job_page *job, int32_t attempt, int32_
   say(s, &page, s->in->json ? mal_training_start_json(&s->t, s->arena) : NULL);
   mal_status status =
       rank < 0 ? mal_train_threads(s->arena, s->crew, &summary, e) : mal_train_rank(s->crew, rank, &summary, e);
+  if (!status && s->writer) status = mal_weight_writer_finish(s->writer, e);
   if (!status && s->in->trace) status = mal_timeline_write_chrome(&s->timeline, s->in->trace, e);
   if (status) return status;
+  s->t.saved = s->writer ? s->in->run.save_hf : NULL;
   mal_page_init(&page, s->arena, mal_colour());
   if (!s->in->json) mal_report_training_end(&page, &s->t, &summary);
   say(s, &page, s->in->json ? mal_training_end_json(&s->t, &summary) : NULL);
@@ -366,6 +417,7 @@ int mal_cmd_train(int argc, char **argv) {
     status = open_all(&s, &e);
     if (!status) status = go(&s, &e);
     mal_data_close(s.data), mal_data_close(s.eval);
+    mal_weight_files_close(&s.init), mal_weight_writer_close(s.writer);
   }
   int code = mal_cli_finish(verb, &page, status, &e);
   mal_arena_free(&arena);

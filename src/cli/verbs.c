@@ -53,6 +53,10 @@ static const mal_section data_sections[] = {
     {N_("Options"), mal_data_options, &mal_data_option_count, false},
     {0},
 };
+static const mal_section weights_sections[] = {
+    {N_("Options"), mal_weights_options, &mal_weights_option_count, false},
+    {0},
+};
 static const mal_section catalog_sections[] = {
     {N_("Options"), mal_catalog_options, &mal_catalog_option_count, false},
     {0},
@@ -126,6 +130,9 @@ static const char *const train_examples[] = {
     "  --layout tp=2,pp=2,dp=2,micro-batch=2 --steps 50 --trace step.json",
     N_("GPT-2 from scratch on token files, evaluated every 500 steps"),
     "malha train gpt2 --data train.bin --eval val.bin --eval-every 500 --seq 1024 --global-batch 32 --steps 5000",
+    N_("A model of Hugging Face trained further, and written as one"),
+    "malha train --init ./SmolLM2-135M --data train.bin --seq 512 --global-batch 8 --steps 200 --lr 2e-5 \\\n"
+    "  --save-hf ./tuned --hf-dtype bf16",
     NULL,
 };
 static const char *const simulate_examples[] = {
@@ -156,6 +163,15 @@ static const char *const data_examples[] = {
     "malha data corpus_text_document.idx train.bin",
     N_("From one format to another"),
     "malha data corpus_text_document.idx --to llm.c -o train.bin",
+    NULL,
+};
+static const char *const weights_examples[] = {
+    N_("What is in a Hugging Face folder, and is it what its config.json says?"),
+    "malha weights ./Llama-3.2-1B",
+    N_("The newest checkpoint of a training run as a folder that transformers loads"),
+    "malha weights run --tokenizer ./Llama-3.2-1B -o ./my-llama --dtype bf16",
+    N_("The same numbers in files of at most 2 GB"),
+    "malha weights ./Llama-3.2-1B -o ./in-parts --shard-size 2GB",
     NULL,
 };
 static const char *const models_examples[] = {
@@ -253,7 +269,8 @@ const mal_verb mal_verbs[] = {
         "Without --layout every split of the ranks is priced and the fastest that fits is taken. In the end memory, "
         "bytes sent, FLOPs and time of a step stand beside what was planned.\n\n"
         "MODEL is what plan takes: a name, the path of a config.json, or a description. Weights begin at random, from "
-        "--seed. Precision is fp32, the optimizer AdamW. What the engine cannot run is refused by name.\n\n"
+        "--seed, or as a Hugging Face folder has them (--init DIR). Precision is fp32, the optimizer AdamW. What the "
+        "engine cannot run is refused by name.\n\n"
         "Exit status: 0 done; 1 the loss is not a number any more, or nothing fits; 2 bad usage or input; 3 a fault."),
      train_sections, train_examples},
     {"lower", mal_cmd_lower, N_("What does each GPU do in a step?"),
@@ -345,6 +362,15 @@ const mal_verb mal_verbs[] = {
         "for is kept in the plan, and malha export writes it again.\n\n"
         "Exit status: 0 the settings fit; 1 they do not; 2 bad usage or input; 3 a fault."),
      import_sections, import_examples},
+    {"weights", mal_cmd_weights, N_("What is in these weights, and how do others load mine?"),
+     N_("look at model files, and write them as Hugging Face lays them out"), N_("FOLDER [-o DIR] [OPTION...]"),
+     N_("Reads the weights of a Hugging Face folder (model.safetensors, one file or several with an index, beside "
+        "config.json) or the newest whole checkpoint of malha train --out, and holds every tensor to the model: name, "
+        "shape, type. With -o writes them as such a folder, which transformers loads: names and transposes as there, "
+        "fp32, bf16 or fp16.\n\n"
+        "DIR must not exist or be empty; it is written beside and renamed when it is whole.\n\n"
+        "Exit status: 0 done; 1 no checkpoint is whole; 2 bad usage or input; 3 a fault."),
+     weights_sections, weights_examples},
     {"models", mal_cmd_models, N_("Which models does it know, and what is in one?"), N_("list the models, or show one"),
      N_("[MODEL] [OPTION...]"),
      N_("Without MODEL lists the built-in models. With MODEL (a name, the path of a config.json, or a description) "

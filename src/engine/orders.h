@@ -8,6 +8,7 @@ typedef enum mal_order_kind {
   MAL_ORDER_STEP,
   MAL_ORDER_SAVE,
   MAL_ORDER_EVALUATE,
+  MAL_ORDER_GIVE,
   MAL_ORDER_LEAVE /* after a last report */
 } mal_order_kind;
 

@@ -73,11 +73,10 @@ static mal_status set_up(member *m, int32_t rank, mal_error *e) {
   if (!status) status = mal_rank_open(&m->arena, &request, &m->rank, e);
   if (status) return status;
   if (q->page) m->rank.place = &q->page->places[rank];
-  if (q->hooks.restore && q->first_step > 0) {
-    mal_rank_state state;
-    mal_rank_state_of(&m->rank, &state);
-    return q->hooks.restore(q->hooks.context, &state, e);
-  }
+  mal_rank_state state;
+  mal_rank_state_of(&m->rank, &state);
+  if (q->hooks.restore && q->first_step > 0) return q->hooks.restore(q->hooks.context, &state, e);
+  if (q->hooks.initial) return q->hooks.initial(q->hooks.context, &state, e);
   for (int32_t i = 0; i < m->rank.pieces.count; i++)
     mal_initial_values(&q->program->plan->model, &c->tensors, q->seed, &m->rank.pieces.at[i], m->rank.param);
   return MAL_OK;
@@ -106,6 +105,7 @@ static mal_status obey(member *m, mal_error *e) {
     m->cpu_s = own_time_s() - from;
     return status;
   case MAL_ORDER_EVALUATE: step.source = q->evaluation; return mal_rank_evaluate(&m->rank, &step, e);
+  case MAL_ORDER_GIVE: mal_rank_state_of(&m->rank, &state); return q->hooks.give(q->hooks.context, &state, e);
   case MAL_ORDER_SAVE:
     mal_rank_state_of(&m->rank, &state);
     return q->hooks.save(q->hooks.context, &state, step.step, e);
@@ -279,6 +279,15 @@ static mal_status save(member *m, int64_t step, mal_error *e) {
   return status || !h->saved ? status : h->saved(h->context, step, sequence_after(q, step), e);
 }
 
+static mal_status give(member *m, mal_error *e) {
+  const mal_train_hooks *h = &m->crew->q->hooks;
+  if (!h->give) return MAL_OK;
+  mal_status status = h->begin_giving ? h->begin_giving(h->context, e) : MAL_OK;
+  if (status) return status;
+  *m->orders.order = (mal_order){.kind = MAL_ORDER_GIVE};
+  return together(m, e);
+}
+
 static void all_sent(const member *m, double sign, double *sent) {
   for (int32_t i = 0; i < m->orders.ranks; i++)
     for (int k = 0; k <= MAL_AXES; k++) sent[k] += sign * m->orders.reports[i].sent[k];
@@ -323,6 +332,7 @@ static mal_status lead(member *m, mal_train_summary *s, mal_error *e) {
     if (is_due(q->evaluate_every, step, last && !stop)) status = evaluate(m, step, s, e);
     if (!status && is_due(q->save_every, step, last)) status = save(m, step, e);
   }
+  if (!status) status = give(m, e);
   if (status) return status;
   *m->orders.order = (mal_order){.kind = MAL_ORDER_LEAVE};
   status = together(m, e);

@@ -35,6 +35,11 @@ typedef struct mal_train_hooks {
   mal_status (*save)(void *context, const mal_rank_state *s, int64_t step, mal_error *e);
   /* On rank 0: before the ranks save. */
   mal_status (*begin)(void *context, int64_t step, mal_error *e);
+  /* For weights of files: in the thread of each rank before the first step, where nothing is restored; after the last step on rank 0,
+   * then in the thread of each rank. */
+  mal_status (*initial)(void *context, const mal_rank_state *s, mal_error *e);
+  mal_status (*begin_giving)(void *context, mal_error *e);
+  mal_status (*give)(void *context, const mal_rank_state *s, mal_error *e);
   /* When all ranks have saved. sequences: the data's position, the next sequence to be read. */
   mal_status (*saved)(void *context, int64_t step, int64_t sequences, mal_error *e);
 } mal_train_hooks;

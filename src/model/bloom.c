@@ -38,4 +38,4 @@ static void read_bloom(mal_reader *r) {
   mal_add_outer(r, &outer_names);
 }
 
-const mal_family mal_family_bloom = {"bloom", read_bloom};
+const mal_family mal_family_bloom = {"bloom", read_bloom, "BloomForCausalLM"};

@@ -25,4 +25,4 @@ static void read_cohere(mal_reader *r) {
   mal_add_outer(r, &mal_llama_outer);
 }
 
-const mal_family mal_family_cohere = {"cohere", read_cohere};
+const mal_family mal_family_cohere = {"cohere", read_cohere, "CohereForCausalLM"};

@@ -137,5 +137,5 @@ static void read_v3(mal_reader *r) {
   read_deepseek(r, &defaults);
 }
 
-const mal_family mal_family_deepseek_v2 = {"deepseek_v2", read_v2};
-const mal_family mal_family_deepseek_v3 = {"deepseek_v3", read_v3};
+const mal_family mal_family_deepseek_v2 = {"deepseek_v2", read_v2, "DeepseekV2ForCausalLM"};
+const mal_family mal_family_deepseek_v3 = {"deepseek_v3", read_v3, "DeepseekV3ForCausalLM"};

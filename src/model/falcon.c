@@ -63,6 +63,7 @@ static void read(mal_reader *r, bool grouped) {
 static void read_falcon(mal_reader *r) { read(r, false); }
 static void read_refined_web(mal_reader *r) { read(r, true); }
 
-const mal_family mal_family_falcon = {"falcon", read_falcon};
-const mal_family mal_family_falcon_7b = {"RefinedWebModel", read_falcon}; /* what first checkpoints call themselves */
-const mal_family mal_family_falcon_40b = {"RefinedWeb", read_refined_web};
+const mal_family mal_family_falcon = {"falcon", read_falcon, "FalconForCausalLM"};
+const mal_family mal_family_falcon_7b = {"RefinedWebModel", read_falcon,
+                                         NULL}; /* what first checkpoints call themselves */
+const mal_family mal_family_falcon_40b = {"RefinedWeb", read_refined_web, NULL};

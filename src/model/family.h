@@ -28,6 +28,7 @@ typedef struct mal_reader {
 typedef struct mal_family {
   const char *model_type;
   void (*read)(mal_reader *r);
+  const char *architecture; /* its class in transformers; NULL: not written here */
 } mal_family;
 
 extern const mal_family *const mal_families[];

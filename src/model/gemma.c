@@ -111,7 +111,7 @@ static void read_gemma3(mal_reader *r) {
   read_gemma3_text(r, "language_model.");
 }
 
-const mal_family mal_family_gemma = {"gemma", read_gemma};
-const mal_family mal_family_gemma2 = {"gemma2", read_gemma2};
-const mal_family mal_family_gemma3 = {"gemma3", read_gemma3};
-const mal_family mal_family_gemma3_text = {"gemma3_text", read_gemma3_plain};
+const mal_family mal_family_gemma = {"gemma", read_gemma, "GemmaForCausalLM"};
+const mal_family mal_family_gemma2 = {"gemma2", read_gemma2, "Gemma2ForCausalLM"};
+const mal_family mal_family_gemma3 = {"gemma3", read_gemma3, NULL};
+const mal_family mal_family_gemma3_text = {"gemma3_text", read_gemma3_plain, "Gemma3ForCausalLM"};

@@ -39,4 +39,4 @@ static void read_gpt2(mal_reader *r) {
   mal_add_outer(r, &outer_names);
 }
 
-const mal_family mal_family_gpt2 = {"gpt2", read_gpt2};
+const mal_family mal_family_gpt2 = {"gpt2", read_gpt2, "GPT2LMHeadModel"};

@@ -37,4 +37,4 @@ static void read_gpt_neox(mal_reader *r) {
   mal_add_outer(r, &outer_names);
 }
 
-const mal_family mal_family_gpt_neox = {"gpt_neox", read_gpt_neox};
+const mal_family mal_family_gpt_neox = {"gpt_neox", read_gpt_neox, "GPTNeoXForCausalLM"};

@@ -33,4 +33,4 @@ static void read_gpt_oss(mal_reader *r) {
   mal_add_outer(r, &mal_llama_outer);
 }
 
-const mal_family mal_family_gpt_oss = {"gpt_oss", read_gpt_oss};
+const mal_family mal_family_gpt_oss = {"gpt_oss", read_gpt_oss, "GptOssForCausalLM"};

@@ -39,4 +39,4 @@ static void read_gptj(mal_reader *r) {
   mal_add_outer(r, &outer_names);
 }
 
-const mal_family mal_family_gptj = {"gptj", read_gptj};
+const mal_family mal_family_gptj = {"gptj", read_gptj, "GPTJForCausalLM"};

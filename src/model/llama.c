@@ -104,7 +104,7 @@ static void read_qwen3(mal_reader *r) {
   add_qwen_layers(r, &k);
 }
 
-const mal_family mal_family_llama = {"llama", read_llama};
-const mal_family mal_family_mistral = {"mistral", read_mistral};
-const mal_family mal_family_qwen2 = {"qwen2", read_qwen2};
-const mal_family mal_family_qwen3 = {"qwen3", read_qwen3};
+const mal_family mal_family_llama = {"llama", read_llama, "LlamaForCausalLM"};
+const mal_family mal_family_mistral = {"mistral", read_mistral, "MistralForCausalLM"};
+const mal_family mal_family_qwen2 = {"qwen2", read_qwen2, "Qwen2ForCausalLM"};
+const mal_family mal_family_qwen3 = {"qwen3", read_qwen3, "Qwen3ForCausalLM"};

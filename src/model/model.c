@@ -90,7 +90,9 @@ static mal_status load_file(mal_arena *a, const char *path, mal_model *m, mal_er
   char *text;
   size_t length;
   mal_status status = mal_file_read(a, path, MAL_JSON_LIMIT_BYTES, &text, &length, e);
-  return status == MAL_OK ? mal_model_parse_config(a, path, text, length, m, e) : status;
+  if (status == MAL_OK) status = mal_model_parse_config(a, path, text, length, m, e);
+  m->config = text;
+  return status;
 }
 
 static bool ends_with(const char *text, const char *ending) {

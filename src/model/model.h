@@ -111,6 +111,7 @@ typedef struct mal_model {
   const char *name;   /* "llama-3-70b", or the path given */
   const char *family; /* "llama", ... "bare" */
   const char *source; /* where the published numbers were read; "" for a user's own file */
+  const char *config; /* the text of its config.json; NULL for a bare description */
   int64_t layers, hidden, vocab, max_positions;
   int64_t learned_positions; /* rows of a learned position table, 0 = none */
   int64_t embedding_width;   /* = hidden except opt-350m */
@@ -152,6 +153,9 @@ json_t *mal_model_defaults_json(const mal_model *m);
 /* The same model with `layers` layers: the first of them, or more that go on as the last ones do (a pattern of kinds is
  * repeated). Parameters are counted again; no published figure belongs to it. MAL_BAD: out of bounds. */
 mal_status mal_model_with_layers(mal_arena *a, const mal_model *m, int64_t layers, mal_model *out, mal_error *e);
+/* A config.json from which transformers makes the same model, its numbers of type dtype: the one that was read, without what
+ * only this program knows, or for a bare description Llama's or Mistral's, where it is one. Other bare descriptions: MAL_BAD. */
+mal_status mal_model_config(mal_arena *a, const mal_model *m, mal_dtype dtype, char **text, mal_error *e);
 
 bool mal_model_has_experts(const mal_model *m);   /* in any layer */
 int64_t mal_weight_elements(const mal_weight *w); /* shape product × copies */

@@ -108,6 +108,6 @@ static void read_qwen3_moe(mal_reader *r) {
   add_qwen_layers(r, k, &mal_llama_layer, mal_width(r, "moe_intermediate_size", 768), false);
 }
 
-const mal_family mal_family_mixtral = {"mixtral", read_mixtral};
-const mal_family mal_family_qwen2_moe = {"qwen2_moe", read_qwen2_moe};
-const mal_family mal_family_qwen3_moe = {"qwen3_moe", read_qwen3_moe};
+const mal_family mal_family_mixtral = {"mixtral", read_mixtral, "MixtralForCausalLM"};
+const mal_family mal_family_qwen2_moe = {"qwen2_moe", read_qwen2_moe, "Qwen2MoeForCausalLM"};
+const mal_family mal_family_qwen3_moe = {"qwen3_moe", read_qwen3_moe, "Qwen3MoeForCausalLM"};

@@ -32,4 +32,4 @@ static void read_mpt(mal_reader *r) {
   mal_add_outer(r, &outer_names);
 }
 
-const mal_family mal_family_mpt = {"mpt", read_mpt};
+const mal_family mal_family_mpt = {"mpt", read_mpt, "MptForCausalLM"};

@@ -24,4 +24,4 @@ static void read_nemotron(mal_reader *r) {
   mal_add_outer(r, &outer);
 }
 
-const mal_family mal_family_nemotron = {"nemotron", read_nemotron};
+const mal_family mal_family_nemotron = {"nemotron", read_nemotron, "NemotronForCausalLM"};

@@ -24,4 +24,4 @@ static void read_olmo2(mal_reader *r) {
   mal_add_outer(r, &mal_llama_outer);
 }
 
-const mal_family mal_family_olmo2 = {"olmo2", read_olmo2};
+const mal_family mal_family_olmo2 = {"olmo2", read_olmo2, "Olmo2ForCausalLM"};

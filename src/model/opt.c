@@ -56,4 +56,4 @@ static void read_opt(mal_reader *r) {
   add_outer(r);
 }
 
-const mal_family mal_family_opt = {"opt", read_opt};
+const mal_family mal_family_opt = {"opt", read_opt, "OPTForCausalLM"};

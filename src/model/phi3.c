@@ -25,4 +25,4 @@ static void read_phi3(mal_reader *r) {
   mal_add_outer(r, &mal_llama_outer);
 }
 
-const mal_family mal_family_phi3 = {"phi3", read_phi3};
+const mal_family mal_family_phi3 = {"phi3", read_phi3, "Phi3ForCausalLM"};

@@ -26,4 +26,4 @@ static void read_starcoder2(mal_reader *r) {
   mal_add_outer(r, &outer);
 }
 
-const mal_family mal_family_starcoder2 = {"starcoder2", read_starcoder2};
+const mal_family mal_family_starcoder2 = {"starcoder2", read_starcoder2, "Starcoder2ForCausalLM"};

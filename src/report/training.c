@@ -24,6 +24,7 @@ void mal_report_training_start(mal_page *p, const mal_training *t) {
   mal_page_field(p, LABEL, _("data"), P_("%s tokens; %lld step of %s", "%s tokens; %lld steps of %s", t->steps),
                  mal_show_count((double)t->data_tokens), (long long)t->steps,
                  mal_show_int(plan->job.global_batch * plan->job.seq));
+  if (t->init && !t->resumed_from) mal_page_field(p, LABEL, _("weights"), _("begin as in %s"), t->init);
   if (t->resumed_from)
     mal_page_field(p, LABEL, _("resumed"), _("after step %lld, from %s"), (long long)t->first_step, t->resumed_from);
   if (t->passed_over) mal_page_field(p, LABEL, _("damaged"), _("%s The one before is used."), t->passed_over);
@@ -79,6 +80,7 @@ void mal_report_training_end(mal_page *p, const mal_training *t, const mal_train
   mal_page_field(p, LABEL, _("resident"), _("%s: the arenas, and %s of program, libraries and data"),
                  mal_show_bytes((double)s->resident_bytes),
                  mal_show_bytes((double)(s->resident_bytes - s->memory_bytes)));
+  if (t->saved) mal_page_field(p, LABEL, _("saved"), _("%s, as Hugging Face lays a model out"), t->saved);
   mal_page_styled(p, MAL_DIM, "%s", _("\nagain: "));
   mal_page_command(p, strlen(_("\nagain: ")) - 1, 2, t->command);
 }
@@ -107,6 +109,7 @@ json_t *mal_training_start_json(const mal_training *t, mal_arena *a) {
   put(o, "first_step", json_integer(t->first_step));
   put(o, "steps", json_integer(t->steps));
   put(o, "command", json_string(t->command));
+  if (t->init && !t->resumed_from) put(o, "init", json_string(t->init));
   if (t->resumed_from) put(o, "resumed_from", json_string(t->resumed_from));
   if (t->passed_over) put(o, "damaged", json_string(t->passed_over));
   return o;
@@ -153,6 +156,7 @@ json_t *mal_training_end_json(const mal_training *t, const mal_train_summary *s)
   put(o, "resident_bytes", json_integer(s->resident_bytes));
   put(o, "rank_cpu_s", real(s->rank_cpu_s));
   put(o, "all_cpu_s", real(s->all_cpu_s));
+  if (t->saved) put(o, "saved", json_string(t->saved));
   put(o, "planned", side((double)s->planned_memory_bytes, s->planned_sent, s->planned_flops, t->estimate->step_s));
   put(o, "measured", side((double)s->memory_bytes, s->sent, s->flops, s->step_s));
   return o;

@@ -12,6 +12,7 @@ typedef struct mal_training { /* what stays the same over a run */
   int64_t steps, first_step, data_tokens, cores;
   bool chosen, processes;                 /* the layout was not given; a rank is a process */
   const char *resumed_from, *passed_over; /* checkpoints; NULL: none */
+  const char *init, *saved;               /* folders of weights: begun with, written in the end; NULL: none */
   const char *command;
 } mal_training;
 
