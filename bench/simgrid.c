@@ -1,7 +1,7 @@
 /* Flows on a fat tree of 1,024 hosts, ours and SimGrid's: ring in rank order, ring in random order, recursive halving and doubling,
- * all-to-all: each host sends to the 63 after it (64,512 flows at once; SimGrid takes some three minutes); all-to-all spread: groups of
- * 16 hosts that lie anywhere (15,360 flows). By name also smaller ones, and groups of 64 hosts anywhere, which SimGrid did not end in
- * 40 minutes. Both get the same links (50 GB/s, 1 µs, two levels of 32 × 32, D-mod-k routing), both are timed here, in
+ * all-to-all: each host sends to the 63 after it (64,512 flows at once; SimGrid takes some three minutes). By name also smaller ones,
+ * and all-to-all-spread: groups of hosts that lie anywhere, which SimGrid takes minutes for with groups of 16 and did not end in 40
+ * minutes with groups of 64. Both get the same links (50 GB/s, 1 µs, two levels of 32 × 32, D-mod-k routing), both are timed here, in
  * CPU seconds. Exit 1 when finishing times differ by more than 5 % or we are not 20 times faster.
  *
  * SimGrid (Debian's libsimgrid-dev) with max-min fair sharing pure: latency and bandwidth factors 1, no TCP window, no weight by
@@ -288,6 +288,25 @@ static void measure(double (*play)(workload, int), workload w, int group, double
   waitpid(child, NULL, 0);
 }
 
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The median of a few; what takes long once. */
+static void measure_some(double (*play)(workload, int), workload w, int group, double *result) {
+  enum { TIMES = 5 };
+  static const double long_s = 2;
+  double cpu[TIMES];
+  for (int i = 0; i < TIMES; i++) {
+    measure(play, w, group, result);
+    cpu[i] = result[1];
+    if (!(result[1] < long_s)) return;
+  }
+  qsort(cpu, TIMES, sizeof *cpu, by_value);
+  result[1] = cpu[TIMES / 2];
+}
+
 typedef struct row {
   workload what;
   int group;
@@ -296,8 +315,8 @@ typedef struct row {
 
 int main(int argc, char **argv) {
   static const double most_apart = 0.05, least_faster = 20;
-  static const row rows[] = {{RING, 0, true},         {RANDOM_RING, 0, true},        {HALVING, 0, true},
-                             {ALL_TO_ALL, 64, true},  {SPREAD_ALL_TO_ALL, 16, true}, {ALL_TO_ALL, 16, false},
+  static const row rows[] = {{RING, 0, true},         {RANDOM_RING, 0, true},         {HALVING, 0, true},
+                             {ALL_TO_ALL, 64, true},  {SPREAD_ALL_TO_ALL, 16, false}, {ALL_TO_ALL, 16, false},
                              {ALL_TO_ALL, 32, false}, {SPREAD_ALL_TO_ALL, 64, false}};
   int failed = 0, group = argc > 2 ? atoi(argv[2]) : 0;
   printf("%-18s %8s %10s %10s %8s %10s %10s %8s\n", "workload", "flows", "ours end", "simgrid", "apart", "ours CPU",
@@ -309,8 +328,8 @@ int main(int argc, char **argv) {
     script s;
     fflush(stdout);
     make_script(&s, r->what, r->group);
-    measure(play_ours, r->what, r->group, ours);
-    measure(play_simgrid, r->what, r->group, theirs);
+    measure_some(play_ours, r->what, r->group, ours);
+    measure_some(play_simgrid, r->what, r->group, theirs);
     double apart = ours[0] / theirs[0] - 1, faster = theirs[1] / ours[1];
     printf("%-18s %8d %8.4f s %8.4f s %7.2f%% %8.3f s %8.2f s %7.0fx\n", workload_name[r->what],
            HOSTS * steps_of(&s) * sends_of(&s), ours[0], theirs[0], 100 * apart, ours[1], theirs[1], faster);

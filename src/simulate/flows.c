@@ -362,6 +362,16 @@ static void fix(mal_flows *f, int32_t id, double rate) {
 
 static double level_of(const link *l) { return l->free <= 0 ? 0 : l->free / l->weight; }
 
+/* Whether the flow may reach its limit before a link of the part is full: the limit is its own, or of a link outside. */
+static bool may_reach_limit(const mal_flows *f, const flow *w) {
+  if (w->limit >= w->own_limit) return true;
+  for (int32_t k = 0; k < w->count; k++) {
+    const link *l = &f->links[w->uses[k].link];
+    if (l->mark != f->stamp && l->capacity <= w->limit * w->uses[k].weight * full) return true;
+  }
+  return false;
+}
+
 /* Water rises: at each level the link that is full first, or the flow that reaches its limit, is settled. */
 static void fill(mal_flows *f) {
   static const double none_left = 1e-9; /* of a weight: rounding */
@@ -376,7 +386,7 @@ static void fill(mal_flows *f) {
   for (int32_t i = 0; i < f->n_work; i++) {
     flow *w = &f->flows[f->work[i]];
     w->fixed = false;
-    add_level(f, w->limit, ~f->work[i]);
+    if (may_reach_limit(f, w)) add_level(f, w->limit, ~f->work[i]);
   }
   while (f->n_levels) {
     level top = f->levels[0];
