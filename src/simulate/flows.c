@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_ROOM = 64, SIZE_CLASSES = 40, HEAP_REBUILD = 8 };
+enum { FIRST_ROOM = 4, SIZE_CLASSES = 40, HEAP_REBUILD = 8 };
 static const double full = 1 + 1e-9; /* demand over capacity from which a link can bind */
 
 typedef struct use {
