@@ -141,7 +141,7 @@ bool mal_key_layer_types(mal_reader *r, bool *windowed) {
 
 int64_t mal_even_head_dim(mal_reader *r, const char *heads_key, int64_t heads) {
   int64_t hidden = r->m->hidden;
-  if (hidden % heads == 0) return hidden / heads;
+  if (heads > 0 && hidden % heads == 0) return hidden / heads;
   mal_reject(r, heads_key, _("the hidden size %lld is not a multiple of %lld heads. Give a number that divides it."),
              (long long)hidden, (long long)heads);
   return 1;

@@ -281,7 +281,7 @@ static mal_status read_kept(mal_arena *a, const mal_json *j, mal_plan_parts *par
     json_array_foreach(list, at, one) {
       good = good && all_texts(one) && parts->n_kept < MAL_KEPT_MOST;
       if (!good) break;
-      if (parts->n_kept == room) {
+      if (!kept || parts->n_kept == room) {
         kept = mal_grow(a, kept, (size_t)room, (size_t)room + 256, sizeof *kept);
         room += 256;
       }

@@ -31,7 +31,7 @@ static int64_t size_at(const ladder *k, int i) {
   switch (k->out->ask) {
   case MAL_ASK_GPUS: return i < node ? i + 1 : (i - node + 2) * node;
   case MAL_ASK_SEQ: return (i + 1) * k->out->step;
-  case MAL_ASK_MICRO_BATCH: return k->sizes.at[i];
+  case MAL_ASK_MICRO_BATCH: return k->sizes.at ? k->sizes.at[i] : 1;
   default: return i + 1;
   }
 }
