@@ -50,6 +50,8 @@ refuses '--against' plan llama-3-8b --on 8xh100-sxm --against tp=3
 refuses 'at most 100' plan llama-3-8b --on 8xh100-sxm --best 101
 refuses 'between 0 and 1' plan llama-3-8b --on 8xh100-sxm --fit-probability 1.5
 refuses 'tp has no value; write tp=N' plan llama-3-8b --on 8xh100-sxm --layout tp
+refuses 'tp is given twice' plan llama-3-8b --on 8xh100-sxm --layout tp=8,tp=4
+refuses 'here zero=1; use zero=3' plan llama-3-8b --on 8xh100-sxm --layout tp=8 --offload params:cpu
 refuses 'use at most 32' plan llama-3-8b --on 8xh100-sxm --layout recompute=full,recompute-layers=99
 refuses '--train lora' lower llama-3-8b --on 8xh100-sxm --train lora --seq 2048
 refuses 'needs a value' plan llama-3-8b --on

@@ -69,7 +69,7 @@ static const char nested[] = "{\n"                                       /* 1 */
                              "      \"hidden_size\": -5,\n"              /* 7 */
                              "      \"big\": 9007199254740993,\n"        /* 8 */
                              "      \"whole\": 1e4,\n"                   /* 9 */
-                             "      \"rope\": 0.5,\n"                    /* 10 */
+                             "      \"rope\": 0.5, \"far\": 1e30,\n"     /* 10 */
                              "      \"on\": true,\n"                     /* 11 */
                              "      \"none\": null\n"                    /* 12 */
                              "    }\n  ]\n}\n";
@@ -117,7 +117,9 @@ static void test_values_refused(void **state) {
                "c.json:7: ", "-5, outside 1 to 9");
   assert_fails(MAL_BAD, mal_json_int(&j, j.root, "hidden_size", 1, 9, &n, &found, &e), e,
                "c.json:2: ", "a whole number", "a text");
-  assert_fails(MAL_BAD, mal_json_int(&j, inner, "rope", 0, 9, &n, NULL, &e), e, "c.json:10: ", "whole number");
+  assert_fails(MAL_BAD, mal_json_int(&j, inner, "rope", 0, 9, &n, NULL, &e), e, "c.json:10: ", "whole number",
+               "fraction");
+  assert_fails(MAL_BAD, mal_json_int(&j, inner, "far", 0, 9, &n, NULL, &e), e, "c.json:10: ", "past 2^53");
   assert_fails(MAL_BAD, mal_json_int(&j, inner, "on", 0, 9, &n, NULL, &e), e, "c.json:11: ", "true or false");
   assert_fails(MAL_BAD, mal_json_int(&j, inner, "none", 0, 9, &n, NULL, &e), e, "c.json:12: ", "'none' is missing");
   assert_fails(MAL_BAD, mal_json_int(&j, deep, "z", 0, 9, &n, NULL, &e), e, "c.json:5: ", "'z' is missing");

@@ -90,7 +90,7 @@ static void test_refused(void **state) {
   assert_fails(MAL_BAD, PARSE("--ranks", "-1"), e, "--ranks", "negative");
   assert_fails(MAL_BAD, PARSE("--limit", "0s"), e, "--limit: '0s' is nothing", "more than 0");
   assert_fails(MAL_BAD, PARSE("--verbose=maybe"), e, "neither true nor false");
-  assert_fails(MAL_BAD, PARSE("a", "b", "c"), e, "'c'", "at most 2");
+  assert_fails(MAL_BAD, PARSE("a", "b", "c"), e, "'c'", "the most is 2");
   assert_fails(MAL_BAD,
                mal_options_parse(table, COUNT, 2, (char *[]){(char *)"malha", (char *)"x"}, &s, NULL, 0, NULL, &e), e,
                "'x'", "only options");

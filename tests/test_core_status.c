@@ -50,6 +50,10 @@ static void test_suggest(void **state) {
   assert_non_null(strstr(out, "h100-sxm"));
   mal_suggest("entirely-different", names, 5, out, sizeof out);
   assert_string_equal(out, "");
+  mal_suggest("xm", names, 5, out, sizeof out); /* two letters are near where a part of a name begins with them */
+  assert_string_equal(out, "");
+  mal_suggest("sx", names, 5, out, sizeof out);
+  assert_string_equal(out, "h100-sxm or a100-sxm-80gb");
   mal_suggest("", names, 5, out, sizeof out);
   assert_string_equal(out, "");
   mal_suggest("h100", names, 0, out, sizeof out);

@@ -55,6 +55,9 @@ static void test_parse(void **state) {
   assert_fails(MAL_BAD, mal_layout_parse(&a, "=8", &layout, &e), e, "=8", "no key");
   assert_fails(MAL_BAD, mal_layout_parse(&a, "tp=-1", &layout, &e), e, "tp");
   assert_fails(MAL_BAD, mal_layout_parse(&a, "zero=4", &layout, &e), e, "zero", "4");
+  assert_fails(MAL_BAD, mal_layout_parse(&a, "tp=8,pp=2,tp=4", &layout, &e), e, "tp is given twice");
+  assert_fails(MAL_BAD, mal_layout_parse(&a, "micro-batch=1,micro_batch=1", &layout, &e), e,
+               "micro-batch is given twice");
   assert_fails(MAL_BAD, mal_layout_parse(&a, "schedule=1f2b", &layout, &e), e, "1f1b");
   assert_fails(MAL_BAD,
                mal_layout_parse(&a,

@@ -203,7 +203,9 @@ static const char *kind_of(const json_t *value) {
 
 static mal_status wrong_kind(const mal_json *j, const json_t *object, const char *key, const char *wanted,
                              const json_t *value, mal_error *e) {
-  const char *is = json_is_real(value) && strcmp(wanted, _("a whole number")) == 0 ? _("a fraction") : kind_of(value);
+  const char *is = kind_of(value);
+  if (json_is_real(value) && strcmp(wanted, _("a whole number")) == 0)
+    is = floor(json_real_value(value)) == json_real_value(value) ? _("one past 2^53") : _("a fraction");
   return mal_fail(e, MAL_BAD, _("%s:%d: the key '%s' must be %s, but is %s."), j->path, line_of(j, object, key), key,
                   wanted, is);
 }

@@ -221,7 +221,7 @@ mal_status mal_options_parse(const mal_option *table, size_t count, int argc, ch
     } else if (max_positional == 0) {
       status = mal_fail(e, MAL_BAD, _("'%.60s' is not an option, and only options are taken here. See --help."), word);
     } else {
-      status = mal_fail(e, MAL_BAD, _("'%.60s' is one argument too many; at most %d are taken. See --help."), word,
+      status = mal_fail(e, MAL_BAD, _("'%.60s' is one argument too many; the most is %d. See --help."), word,
                         max_positional);
     }
     if (status) return status;

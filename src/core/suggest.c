@@ -45,7 +45,7 @@ void mal_suggest(const char *word, const char *const *names, size_t count, char 
     size_t m = fold(name, names[i]);
     int d = distance(folded, n, name, m);
     const char *part = n >= 2 ? strstr(name, folded) : NULL;
-    if (part) d = least(d, part == name ? 1 : 2);
+    if (part) d = least(d, part == name || part[-1] == '-' ? 1 : 2);
     if (d > bound) continue;
     if (found == SHOWN && score[SHOWN - 1] <= d) continue;
     size_t at = found < SHOWN ? found++ : SHOWN - 1;

@@ -239,12 +239,18 @@ static mal_status derive_zero(const check *c) {
     if (s != MAL_OK) return s;
   }
   if (l->offload_params && l->zero != 3)
-    return mal_fail(c->e, MAL_BAD, _("offload-params needs zero=3, and zero=%d."), l->zero);
-  if (l->offload_optimizer == MAL_OFFLOAD_NVME && l->zero != 3)
-    return mal_fail(c->e, MAL_BAD, _("offload-optimizer=nvme needs zero=3, and zero=%d; cpu works with 1 and 2."),
+    return mal_fail(c->e, MAL_BAD,
+                    _("offload-params needs zero=3, and here zero=%d; use zero=3, or leave offload-params out."),
                     l->zero);
+  if (l->offload_optimizer == MAL_OFFLOAD_NVME && l->zero != 3)
+    return mal_fail(
+        c->e, MAL_BAD,
+        _("offload-optimizer=nvme needs zero=3, and here zero=%d; use zero=3, or cpu, which works with 1 and 2."),
+        l->zero);
   if (l->offload_optimizer && l->zero == 0)
-    return mal_fail(c->e, MAL_BAD, _("offload-optimizer needs zero=1, 2 or 3, and zero=0."));
+    return mal_fail(
+        c->e, MAL_BAD,
+        _("offload-optimizer needs zero=1, 2 or 3, and here zero=0; use one of them, or leave offload-optimizer out."));
   if ((l->offload_params == MAL_OFFLOAD_NVME || l->offload_optimizer == MAL_OFFLOAD_NVME) &&
       c->machine->node->nvme_drives.value < 1)
     return mal_fail(c->e, MAL_BAD,

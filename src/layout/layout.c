@@ -110,6 +110,7 @@ static bool equals_on(const mal_option *o) {
 
 mal_status mal_layout_parse(mal_arena *a, const char *text, mal_layout *l, mal_error *e) {
   (void)a; /* no option keeps its text */
+  bool given[OPTIONS] = {0};
   for (const char *at = text; *at;) {
     char key[WORD_MAX], value[WORD_MAX];
     mal_status s = next_word(&at, key, value, e);
@@ -122,6 +123,9 @@ mal_status mal_layout_parse(mal_arena *a, const char *text, mal_layout *l, mal_e
     if (o && !equals_on(o) && !*value)
       return mal_fail(e, MAL_BAD, _("layout: %s has no value; write %s=%s."), o->name, o->name,
                       o->metavar ? o->metavar : "VALUE");
+    if (o && given[o - mal_layout_options])
+      return mal_fail(e, MAL_BAD, _("layout: %s is given twice. Keep one of them."), o->name);
+    if (o) given[o - mal_layout_options] = true;
     s = mal_option_set(mal_layout_options, OPTIONS, key, *value ? value : "on", l, e);
     if (s != MAL_OK) return mal_fail_in(e, _("layout"));
   }

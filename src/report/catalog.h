@@ -14,7 +14,7 @@ typedef struct mal_catalog_models {
 typedef struct mal_catalog_machines {
   mal_gpu **gpus; /* aliases left out */
   mal_node **nodes;
-  const char **aliases; /* [gpus]: "h100, h100-80", "" none */
+  const char **aliases, **node_aliases; /* [gpus], [nodes]: "h100, h100-80", "" none */
   size_t n_gpus, n_nodes;
 } mal_catalog_machines;
 

@@ -6,6 +6,10 @@
 
 enum { LABEL = 10 };
 
+static void add_alias(mal_arena *a, const char **aliases, const char *name) {
+  *aliases = mal_print(a, "%s%s%s", *aliases, **aliases ? ", " : "", name);
+}
+
 static mal_status load_gpus(mal_arena *a, mal_catalog_machines *all, mal_error *e) {
   char **names;
   size_t count;
@@ -24,23 +28,36 @@ static mal_status load_gpus(mal_arena *a, mal_catalog_machines *all, mal_error *
   for (size_t i = 0; i < count; i++)
     for (size_t k = 0; k < all->n_gpus; k++)
       if (strcmp(gpus[i]->name, names[i]) != 0 && strcmp(gpus[i]->name, all->gpus[k]->name) == 0)
-        all->aliases[k] = mal_print(a, "%s%s%s", all->aliases[k], *all->aliases[k] ? ", " : "", names[i]);
+        add_alias(a, &all->aliases[k], names[i]);
+  return MAL_OK;
+}
+
+static mal_status load_nodes(mal_arena *a, mal_catalog_machines *all, mal_error *e) {
+  char **names;
+  size_t count;
+  mal_status status = mal_catalog_list(a, "nodes", ".yaml", &names, &count, e);
+  if (status) return status;
+  mal_node **nodes = MAL_ARRAY(a, mal_node *, count + 1);
+  all->nodes = MAL_ARRAY(a, mal_node *, count + 1);
+  all->node_aliases = MAL_ARRAY(a, const char *, count + 1);
+  for (size_t i = 0; i < count; i++) {
+    if ((status = mal_node_load(a, names[i], &nodes[i], e)) != MAL_OK) return status;
+    if (strcmp(nodes[i]->name, names[i]) == 0) {
+      all->node_aliases[all->n_nodes] = "";
+      all->nodes[all->n_nodes++] = nodes[i];
+    }
+  }
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < all->n_nodes; k++)
+      if (strcmp(nodes[i]->name, names[i]) != 0 && strcmp(nodes[i]->name, all->nodes[k]->name) == 0)
+        add_alias(a, &all->node_aliases[k], names[i]);
   return MAL_OK;
 }
 
 mal_status mal_catalog_load_machines(mal_arena *a, mal_catalog_machines *all, mal_error *e) {
-  char **names;
-  size_t count;
   *all = (mal_catalog_machines){0};
   mal_status status = load_gpus(a, all, e);
-  if (!status) status = mal_catalog_list(a, "nodes", ".yaml", &names, &count, e);
-  if (status) return status;
-  all->nodes = MAL_ARRAY(a, mal_node *, count + 1);
-  for (size_t i = 0; i < count && !status; i++) {
-    status = mal_node_load(a, names[i], &all->nodes[all->n_nodes], e);
-    if (!status && strcmp(all->nodes[all->n_nodes]->name, names[i]) == 0) all->n_nodes++;
-  }
-  return status;
+  return status ? status : load_nodes(a, all, e);
 }
 
 void mal_report_machines(mal_page *p, const mal_catalog_machines *all) {
@@ -62,7 +79,9 @@ void mal_report_machines(mal_page *p, const mal_catalog_machines *all) {
     const mal_node *n = all->nodes[i];
     double network = n->nics.value * n->nic_bytes_per_s.value;
     mal_table_row(&t, MAL_PLAIN, n->name, mal_print(p->arena, "%lld × %s", (long long)n->gpus, n->gpu),
-                  network > 0 ? mal_show_rate(network, "B/s") : "-", n->title);
+                  network > 0 ? mal_show_rate(network, "B/s") : "-",
+                  *all->node_aliases[i] ? mal_print(p->arena, _("%s; also %s"), n->title, all->node_aliases[i])
+                                        : n->title);
   }
   mal_table_put(&t, p);
   mal_page_put(p, "\n");
