@@ -280,7 +280,7 @@ mal_status mal_weight_files_load(const mal_weight_files *w, const mal_tensors *t
   for (int32_t i = 0; i < s->n_pieces; i++)
     if (s->pieces[i].rows > longest) longest = s->pieces[i].rows;
   char *buffer = malloc(BUFFER_BYTES);
-  float *strip = malloc((size_t)longest * sizeof *strip);
+  float *strip = calloc((size_t)longest, sizeof *strip);
   mal_status status = buffer && strip ? MAL_OK : mal_fail(e, MAL_FAULT, _("out of memory while weights are read."));
   for (int32_t i = 0; i < s->n_pieces && !status; i++) {
     const mal_piece *p = &s->pieces[i];
